@@ -1,4 +1,4 @@
-"""What a caller of the runtime can get wrong, one class each. Nothing else here ever reaches a traced program."""
+"""Errors of callers of the runtime, one class for each mistake. No other error of it reaches a traced program."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ class ProxyError(Exception):
 
 
 class UnknownLevelError(ProxyError, ValueError):
-    """A level that does not exist."""
+    """There is no such level."""
 
     def __init__(self, level: object, known: list[str]) -> None:
         super().__init__(f"log_level={level!r} is no level of tracing; give one of {', '.join(known)}.")
 
 
 class SettingsTypeError(ProxyError, TypeError):
-    """An argument of `Proxy` that has the wrong type."""
+    """An argument of `Proxy` has the wrong type."""
 
     def __init__(self, argument: str, value: object, wanted: str) -> None:
         super().__init__(
@@ -25,7 +25,7 @@ class SettingsTypeError(ProxyError, TypeError):
 
 
 class SettingsNameError(ProxyError, TypeError):
-    """An argument that `Proxy` does not have."""
+    """`Proxy` has no such argument."""
 
     def __init__(self, argument: str, nearest: str, known: list[str]) -> None:
         advice = f"Did you mean `{nearest}`?" if nearest else f"It has {', '.join(known)}."
@@ -33,7 +33,7 @@ class SettingsNameError(ProxyError, TypeError):
 
 
 class SettingsValueError(ProxyError, ValueError):
-    """An argument of `Proxy` whose value makes no sense."""
+    """An argument of `Proxy` has an invalid value."""
 
     def __init__(self, argument: str, value: object, wanted: str) -> None:
         super().__init__(f"{argument}={value!r}: `Proxy` wants {wanted} there.")

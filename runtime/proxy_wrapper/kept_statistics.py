@@ -1,4 +1,4 @@
-"""Of what a trace keeps statistics: three choices, each including those before it."""
+"""The choices of what a trace has statistics of. Each of the three includes those before it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ STATE: Final = "state"
 """Parameters, buffers and gradients."""
 
 OUTPUTS: Final = "outputs"
-"""What modules put out as well."""
+"""Also the outputs of modules."""
 
 ALL: Final = "all"
-"""Optimizer state as well and, at DEBUG, what torch calls put out or change, and tensors that attributes give."""
+"""Also optimizer state and, at DEBUG, tensors that torch calls return or change, or that are read as attributes."""
 
 STATISTICS: Final = (STATE, OUTPUTS, ALL)
 
 
 def parse_statistics(statistics: object) -> str:
-    """The choice itself.
+    """`statistics`, if it is one of the choices.
 
     Raises:
-        SettingsValueError: if it is none of the three; the message lists them.
+        SettingsValueError: if it is not; the message lists the choices.
     """
     for known in STATISTICS:
         if isinstance(statistics, str) and statistics == known:

@@ -1,4 +1,4 @@
-"""The levels of tracing, with the numbers of the standard library's `logging`, so that either may be given."""
+"""The levels of tracing. Their numbers are those of the standard library's `logging`, whose constants also work."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def parse_level(level: int | str) -> int:
 
 
 def level_name(level: int) -> str:
-    """The name of a level that `parse_level` gave back."""
+    """The name of a level returned by `parse_level`."""
     return _NAMES[level]

@@ -1,4 +1,4 @@
-"""Which processes write a trace, and how large it may grow: what holds for a whole `logdir`."""
+"""The settings of a whole `logdir`: which processes write a trace, and how large it may grow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ranks:
     """Some of the ranks of a distributed run."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Take spans of ranks, each with its last one, in any order."""
+        """Take spans of ranks (first, last), both inclusive, in any order."""
         merged: list[tuple[int, int]] = []
         for first, last in sorted((max(first, 0), min(last, _MOST_RANKS)) for first, last in spans):
             if first <= last and merged and first <= merged[-1][1] + 1:
@@ -37,7 +37,7 @@ class Ranks:
         """The ranks in `"0,8-15"`, in `0`, or in `[0, 8]`.
 
         Raises:
-            SettingsValueError: if that is something else.
+            SettingsValueError: if `ranks` has another form.
         """
         if isinstance(ranks, str):
             found = [_SPAN.fullmatch(part) for part in ranks.split(",")]
@@ -55,7 +55,7 @@ class Ranks:
         return isinstance(rank, int) and any(first <= rank <= last for first, last in self._spans)
 
     def below(self, world_size: int) -> set[int]:
-        """Those of a run with so many ranks."""
+        """The chosen ranks in a run with `world_size` ranks."""
         return {rank for first, last in self._spans for rank in range(first, min(last + 1, world_size))}
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Ranks:
 
 
 class Limits:
-    """What was asked for of the trace in one `logdir`.
+    """The limits requested for the trace in one `logdir`.
 
     Attributes:
         ranks: the ranks that write; None for all.
@@ -75,16 +75,16 @@ class Limits:
         self.max_bytes: int | None = None
 
     def update(self, ranks: Ranks | None, max_bytes: int | None) -> None:
-        """Take those that are given."""
+        """Set the limits that are given."""
         self.ranks = self.ranks if ranks is None else ranks
         self.max_bytes = self.max_bytes if max_bytes is None else max_bytes
 
 
 def parse_size(size: str | int) -> int:
-    """A size in bytes: of `"2G"`, 2,000,000,000.
+    """A size in bytes; 2,000,000,000 for `"2G"`.
 
     Raises:
-        SettingsValueError: if that is no size.
+        SettingsValueError: if `size` is not a size.
     """
     if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
         return size

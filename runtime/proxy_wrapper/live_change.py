@@ -1,4 +1,4 @@
-"""A live observer that changes what a thread computes, for as long as it does."""
+"""The period during which a live observer changes what a thread computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LiveChange:
-    """What an observer has to do with the tracing around it, and the end of it."""
+    """The connection of a changing observer to the tracer, from its addition to its end."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class LiveChange:
         take_down_if_idle: Callable[[Tracer], None],
         is_blacklisted: Callable[[nn.Module], bool],
     ) -> None:
-        """Add `observer` to this thread, until the end in the place of another one that it may have."""
+        """Add `observer` to this thread. Until `end`, it replaces any other changing observer."""
         self._before = tracer.thread.change
         tracer.add_change(observer)
         tracer.count_change(1)
@@ -38,17 +38,17 @@ class LiveChange:
 
     @property
     def is_seen_by_others(self) -> bool:
-        """Whether anybody else sees the calls of torch: another live observer, or a trace at level DEBUG."""
+        """Whether anything else observes torch calls: another live observer, or a trace at level DEBUG."""
         return self._thread.live is not self._observer or self._tracer.is_debugging
 
     def tell(self, what: str) -> None:
-        """Tell the thread's live observers that the program goes on with another value in the place of `what`."""
+        """Notify the thread's live observers that the program continues with a replacement for `what`."""
         if self._thread.live is not None:
             self._thread.live.changed(what)
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
-        """Let others see the calls of torch in this block, although it is inside one."""
+        """Let others observe the torch calls in this block, although it runs inside one."""
         calls = self._tracer.torch_calls
         if calls is None or not self._tracer.is_observed_live:
             yield
@@ -60,7 +60,7 @@ class LiveChange:
             calls.leave_engine(found)
 
     def end(self) -> None:
-        """Let the observer see nothing any more, from whichever thread this is called."""
+        """Remove the observer. May be called from any thread."""
         tracer = self._tracer
         with tracer.lock, DisableTorchFunction():
             tracer.count_change(-1)

@@ -167,11 +167,11 @@ def _parse(model: nn.Module, text: str) -> tuple[str, re.Pattern[str]]:
 
 
 def _nodes(pattern: re.Pattern[str], names: Names, known: Mapping[str, str] | None) -> re.Pattern[str] | None:
-    """A pattern of what the nodes are called in a call; None if there are none, or cannot be any of such names."""
+    """A pattern for names of nodes during a call; None if no node has, or could have, such a name."""
     if known is not None:
         found = sorted({name for node, name in known.items() if pattern.fullmatch(node)})
         return re.compile("|".join(map(re.escape, found))) if found else None
-    # A node is called after a function or module, with the number of the call behind it.
+    # A node is named after a function or module, followed by the number of the call.
     numbers = ["", *{"1", "2", *re.findall(r"\d+", pattern.pattern)}]
     of_modules = {name.replace(".", "_") for name in names.modules if name}
     candidates = [

@@ -1,6 +1,6 @@
-"""Flow steps: code that tells how each of its tests came out and how often each of its loops ran.
+"""Flow steps: code that reports the outcome of each of its conditions, and the iterations of each of its loops.
 
-`observed_code` compiles a file anew with its tests observed, `source_file` finds there the code of a function that
-runs, `reachable` says which functions that concerns, `replaced_functions` gives them that code and takes it away
-again, and `calls` is what the new code calls. What is recorded is decided in `intercept/flow_steps.py`.
+`observed_code` recompiles a file with its conditions observed. `source_file` finds a function's code in the result.
+`reachable` decides which functions to observe. `replaced_functions` replaces and restores their code, and `calls` has
+the functions that the new code calls. `intercept/flow_steps.py` decides what is recorded.
 """

@@ -1,8 +1,8 @@
-"""What observed code calls: three names among the builtins.
+"""The functions that observed code calls: three names in `builtins`.
 
-They are there from when code is first observed: what still runs when observing ends goes on to call them, and then they
-do nothing. Each gives back its last argument at once while Dynamo captures, which takes these functions for the
-program's own and so for nothing that it could not compile.
+They remain there once code has been observed, because code that is still running when observation ends keeps calling
+them. They then do nothing. While Dynamo captures, each returns its last argument at once. Dynamo takes these functions
+for the program's own, which it can compile.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from types import FrameType, FunctionType
 
 _FILE: Final = "<flow steps>"
-"""In place of the name of this file: Dynamo compiles nothing of ours."""
+"""Replaces the name of this file, because Dynamo compiles none of our files."""
 
 
 def put_in(
     tell_truth: Callable[[tuple[str, str, int], bool, FrameType], None],
     follow_loop: Callable[[tuple[str, str, int], Iterator[Any], FrameType], Iterator[Any]],
 ) -> None:
-    """Have observed code call these two.
+    """Make observed code call these two functions.
 
     Args:
-        tell_truth: told of each test, how it came out and where.
-        follow_loop: given what a loop is to go over, and gives back what it goes over instead.
+        tell_truth: called with each condition, its outcome, and its frame.
+        follow_loop: takes the iterator of a loop, and returns the one to use instead.
     """
 
     def truth(site: tuple[str, str, int], value: bool) -> bool:
@@ -49,7 +49,7 @@ def put_in(
 
 
 def take_out() -> None:
-    """Have observed code that still runs call what does nothing."""
+    """Make observed code that is still running call functions that do nothing."""
 
     def truth(_: tuple[str, str, int], value: bool) -> bool:
         return value

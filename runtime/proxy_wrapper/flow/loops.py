@@ -1,9 +1,9 @@
-"""Counts how often a loop runs, and notes when it ends, without any code of ours in between.
+"""Counts the iterations of loops, and notes when they end, without running Python code of ours.
 
-A loop goes over an iterator that takes from the program's own and counts, all of it implemented in C: it has no frame
-that a traceback could show, and asks for the next element exactly when the loop does. It belongs to the loop alone, so
-Python frees it when the loop ends: by its own end, `break`, `return` or an exception, or with a generator that is given
-up. A weak reference then puts itself on a list; no code runs that a signal could interrupt.
+A loop uses an iterator that wraps the program's own and counts. It is implemented in C, so it has no frame in
+tracebacks, and it takes the next element exactly when the loop does. Only the loop refers to it, so Python frees it
+when the loop ends, whether normally, by `break`, `return` or an exception, or with an abandoned generator. A weak
+reference then appends itself to a list, so no code runs that a signal could interrupt.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class _Held:
 
 
 class OpenLoop(weakref.ref["_Held"]):
-    """A loop that is running, or has ended and was not told of yet.
+    """A loop that is running, or has ended and has not been reported yet.
 
     Attributes:
-        made: what is to be told of it, as it was when the loop began.
+        made: the data to report with it, from the time when the loop began.
     """
 
     __slots__ = ("_counter", "made")
@@ -43,7 +43,7 @@ class OpenLoop(weakref.ref["_Held"]):
 
     @property
     def iterations(self) -> int:
-        """How many elements it has taken."""
+        """The number of elements that it has consumed."""
         return sys.maxsize - self._counter.__length_hint__()
 
 
@@ -55,14 +55,14 @@ class Loops:
         self._ended: deque[OpenLoop] = deque()
 
     def follow(self, iterator: Iterator[Any], made: Any) -> Iterator[Any]:
-        """What a loop goes over in place of `iterator`; `made` is given back with it when it has ended."""
+        """The iterator that a loop uses in place of `iterator`. `made` is returned with the loop when it has ended."""
         held, counter = _Held(), repeat(True, sys.maxsize)
         loop = OpenLoop(held, self._ended.append, counter, made)
         self._open[id(loop)] = loop
         return compress(iterator, compress(counter, repeat(held)))
 
     def take_ended(self) -> list[OpenLoop]:
-        """The loops that have ended since this was asked last, in that order."""
+        """The loops that have ended since the last call, in order."""
         ended = self._ended
         taken = []
         while ended:
@@ -75,6 +75,6 @@ class Loops:
         return taken
 
     def forget(self) -> None:
-        """Tell of no loop that is running."""
+        """Drop all running loops, so that they are never reported."""
         self._open.clear()
         self._ended.clear()

@@ -1,17 +1,17 @@
-"""Compiles Python source so that each test tells its truth, and each loop when it ends.
+"""Compiles Python source so that each condition reports its outcome, and each loop its end.
 
-A test is left where it is, and evaluated there by Python as ever:
+A condition stays in its place, where Python evaluates it as usual:
 
     if x.sum() > 0:         if __proxy_flow_truth__(site, True) if x.sum() > 0 else __proxy_flow_truth__(site, False):
 
-So no function of ours runs while the program's does, what a test raises has the traceback that it has without us, and
-nothing is evaluated twice. A loop goes over an iterator that is made in its place:
+So none of our functions runs while the condition is evaluated, its exceptions have their usual tracebacks, and nothing
+is evaluated twice. A loop uses an iterator created in its place:
 
     for row in x:           for row in __proxy_flow_loop__(site, __proxy_flow_iter__(x)):
 
-where `__proxy_flow_iter__` is Python's own `iter`, and what `__proxy_flow_loop__` gives is implemented in C, and so
-has no frame. What is added has no line of its own: debuggers and coverage visit the lines that they visit without it.
-(At a test that `and` or `or` joins, they may come back to its first line.)
+where `__proxy_flow_iter__` is Python's own `iter`, and the result of `__proxy_flow_loop__` is implemented in C, so it
+has no frame. The added code has no lines of its own, so debuggers and coverage visit the same lines as before. (At a
+condition joined by `and` or `or`, they may return to its first line.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TRUTH: Final = "__proxy_flow_truth__"
 LOOP: Final = "__proxy_flow_loop__"
 ITER: Final = "__proxy_flow_iter__"
-"""The names that observed code finds among the builtins. None of them is mangled in a class."""
+"""The names that observed code uses from `builtins`. None of them is mangled in a class."""
 
 _MOST_TEXT: Final = 200
 
@@ -34,7 +34,7 @@ E = TypeVar("E", bound=ast.expr)
 
 
 class Site(NamedTuple):
-    """A test or loop. In code it is a plain tuple, a constant like any other."""
+    """A condition or loop. In code it is a plain tuple, and thus a constant."""
 
     construct: str
     text: str
@@ -42,27 +42,27 @@ class Site(NamedTuple):
 
 
 def compile_observed(source: bytes | str, file: str) -> CodeType:
-    """The code of a whole file, its tests and loops observed.
+    """The code of a whole file, with its conditions and loops observed.
 
     Raises:
         SyntaxError, ValueError, RecursionError: if it cannot be compiled.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python has told of them when it compiled the file.
+        warnings.simplefilter("ignore")  # Python already issued them when it compiled the file.
         tree = _Observer().visit(ast.parse(source, file))
         code: CodeType = compile(tree, file, "exec", dont_inherit=True)
     return code
 
 
 class _Observer(ast.NodeTransformer):
-    """Puts the calls in. What a test has within it comes first, as it does when it is evaluated."""
+    """Inserts the calls. Conditions nested in a condition come first, as in evaluation."""
 
     def visit_If(self, node: ast.If) -> ast.If:
         self._observe_if(node, "if")
         return node
 
     def _observe_if(self, node: ast.If, construct: str) -> None:
-        # Not by recursion: a chain of `elif` may be longer than Python's stack.
+        # Iterative, because a chain of `elif` may exceed Python's recursion limit.
         while True:
             node.test = self._truth(construct, node.test)
             node.body = self._visited(node.body)
@@ -104,7 +104,7 @@ class _Observer(ast.NodeTransformer):
         return node
 
     def visit_match_case(self, node: ast.match_case) -> ast.match_case:
-        """Of a case without a guard it is told when its pattern matches; of one with a guard, how that comes out."""
+        """Report that the pattern of a case matches or, if the case has a guard, the outcome of the guard."""
         pattern = ast.unparse(node.pattern)
         if node.guard is None:
             site = Site("match", _shortened(f"case {pattern}"), node.pattern.lineno)
@@ -124,7 +124,7 @@ class _Observer(ast.NodeTransformer):
         return node
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        # Not its annotations: under `from __future__ import annotations` they are text, which the program can read.
+        # Skip annotations: under `from __future__ import annotations` they are strings that the program can read.
         node.decorator_list = [self.visit(each) for each in node.decorator_list]
         node.args.defaults = [self.visit(each) for each in node.args.defaults]
         node.args.kw_defaults = [each and self.visit(each) for each in node.args.kw_defaults]
@@ -140,7 +140,7 @@ class _Observer(ast.NodeTransformer):
         return [self.visit(each) for each in statements]
 
     def _truth(self, construct: str, test: ast.expr) -> ast.expr:
-        """The test with its truth told; one that Python does not evaluate, as that of `while True`, as it is."""
+        """The condition, with its outcome reported. One that Python does not evaluate (`while True`) is unchanged."""
         if isinstance(test, ast.Constant) or (isinstance(test, ast.Name) and test.id == "__debug__"):
             return test
         return self._split(Site(construct, _shortened(ast.unparse(test)), test.lineno), test)
@@ -151,7 +151,7 @@ class _Observer(ast.NodeTransformer):
 
     def _loop(self, construct: str, text: str, iterated: ast.expr) -> ast.expr:
         site = Site(construct, _shortened(text), iterated.lineno)
-        # All of it is where Python takes the iterator, which is where the loop begins.
+        # All of it has the position where Python takes the iterator, which is where the loop begins.
         made = _at(iterated, ast.Call(_at(iterated, ast.Name(ITER, ast.Load())), [self.visit(iterated)], []))
         name, constant = ast.Name(LOOP, ast.Load()), _constant(site)
         return _at(iterated, ast.Call(_at(iterated, name), [_at(iterated, constant), made], []))
@@ -163,7 +163,7 @@ def _call(name: str, site: Site, value: ast.expr) -> ast.expr:
 
 
 def _constant(site: Site) -> ast.expr:
-    parts: Any = tuple(site)  # Python compiles any constant; the types know of fewer.
+    parts: Any = tuple(site)  # Python compiles any constant, but the type annotations allow fewer.
     return ast.Constant(parts)
 
 

@@ -1,7 +1,7 @@
-"""Which functions are observed: the methods of modules' classes, and what these call.
+"""Finds the functions to observe: the methods of modules' classes, and the functions that these call.
 
-What a function calls is told by the names in its code, so that is more than what one call of it calls. No code of the
-program's runs while that is looked up: no descriptor is asked, and the type alone says what something is.
+What a function calls is found by the names in its code, so it is a superset of what any single call calls. The search
+runs no code of the program: it invokes no descriptors, and judges objects by their types alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MOST_ELEMENTS: Final = 1000
 
 
 class Reachable:
-    """Follows what modules call, within their own files and the program's.
+    """Follows the calls of modules, within their own files and the program's.
 
-    Each class is looked at once, and so is the code of each function.
+    Each class and each code object is visited once.
     """
 
     def __init__(self, is_program_file: Callable[[str], bool], is_never_observed: Callable[[str], bool]) -> None:
@@ -43,7 +43,7 @@ class Reachable:
         self._kept: list[CodeType] = []  # So that the ids stay theirs.
 
     def functions_of(self, module: nn.Module) -> list[FunctionType]:
-        """The functions that `module` may call and that other modules before it may not."""
+        """The functions that `module` may call, except those already found for earlier modules."""
         waiting: list[Any] = []
         for owner in type(module).__mro__:
             file = "" if owner is object or owner in self._classes else _file_of(owner)
@@ -66,7 +66,7 @@ class Reachable:
         return found
 
     def _from_function(self, function: FunctionType, found: list[FunctionType]) -> Iterator[Any]:
-        """What `function` leads to; it is added to `found` if it is to be observed."""
+        """The objects that `function` refers to. It is itself added to `found` if it is to be observed."""
         yield from _enclosed(function)
         code = function.__code__
         if not self._may_observe(code.co_filename):
@@ -98,12 +98,12 @@ class Reachable:
             return self._from_class(value)
         if issubclass(kind, (nn.Module, ModuleType)):
             return ()
-        # A decorator that is written as a class keeps what it decorates.
+        # A decorator written as a class holds what it decorates.
         kept = [each for each in _state_of(value).values() if type(each) in (FunctionType, MethodType)]
         return [*kept, *self._from_class(kind)]
 
     def _from_class(self, owner: type) -> Iterable[Any]:
-        """The methods of a class of the program's, or of the modules' files, that is none of modules."""
+        """The methods of a class that is not a module's, in the program's or the modules' files."""
         if owner in self._classes or issubclass(owner, nn.Module) or not self._may_observe(_file_of(owner)):
             return ()
         self._classes.add(owner)
@@ -115,7 +115,7 @@ class Reachable:
 
 
 def _state_of(value: Any) -> dict[str, Any]:
-    """What is in the `__dict__` of `value`; nothing if it has none."""
+    """The `__dict__` of `value`; empty if it has none."""
     try:
         state = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -124,7 +124,7 @@ def _state_of(value: Any) -> dict[str, Any]:
 
 
 def _within(values: Iterable[Any]) -> Iterator[Any]:
-    """The values, and in place of a container what is in it."""
+    """The values, with containers replaced by their items."""
     for value in values:
         if type(value) in _CONTAINERS:
             if len(value) <= _MOST_ELEMENTS:
@@ -134,7 +134,7 @@ def _within(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _enclosed(function: FunctionType) -> Iterator[Any]:
-    """What is within a function: what a decorator has put it around, and other functions that it has in hand."""
+    """The objects that a function encloses: what it decorates, and other functions that it holds."""
     yield function.__dict__.get("__wrapped__")
     for cell in function.__closure__ or ():
         try:
@@ -153,9 +153,9 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def _file_of(owner: type) -> str:
-    """The file that a class is defined in, as code objects have it; "" if that is not known.
+    """The file that defines a class, as spelled in code objects; "" if unknown.
 
-    Its functions tell where they can: the `__main__` of a notebook has no file.
+    It is taken from the class's functions if possible, because the `__main__` of a notebook has no file.
     """
     for value in vars(owner).values():
         function = value.__func__ if type(value) in _WITH_FUNCTION else value

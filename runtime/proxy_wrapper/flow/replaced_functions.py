@@ -1,4 +1,4 @@
-"""Functions whose code has been replaced, to be given back."""
+"""Functions whose code has been replaced, and will be restored."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class ReplacedFunctions:
-    """Gives functions other code, and takes it away again. What runs meanwhile goes on with the code it began with.
+    """Replaces and restores the code of functions. Running calls continue with the code they began with.
 
-    It keeps no function alive: one may hold tensors.
+    It keeps no function alive, because one may hold tensors.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class ReplacedFunctions:
         return bool(self._replaced)
 
     def replace(self, function: FunctionType, code: CodeType) -> None:
-        """Let `function` run `code` from its next call on."""
+        """Make `function` run `code` from its next call on."""
         self._replaced[function] = (function.__code__, code)
         function.__code__ = code
 
     def put_back(self) -> None:
-        """Let all functions run their own code, but those that somebody else has given another since."""
+        """Restore the code of all functions, except those whose code something else has replaced since."""
         while self._replaced:
             function, (original, code) = self._replaced.popitem()
             if function.__code__ is code:

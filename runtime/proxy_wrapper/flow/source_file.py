@@ -1,4 +1,4 @@
-"""The code objects of a file, and for each the one with its tests observed."""
+"""The code objects of a file, each with its observed counterpart."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LARGEST_FILE: Final = 4 << 20
 
 
 class SourceFile:
-    """What a file's source gives when it is compiled, with and without its tests observed.
+    """A file's source, compiled with and without its conditions observed.
 
-    Python's own code objects decide: one that runs and is none of those that the source gives has none here. That is so
-    for files that have changed on disk, for generated code, and where something else rewrites what Python loads.
+    A running code object has a counterpart only if it equals one compiled from the source. It has none if the file has
+    changed on disk, if the code was generated, or if something else rewrites what Python loads.
     """
 
     def __init__(self, file: str) -> None:
-        """Compile the file, if there is any source to be had by that name; nothing is raised."""
+        """Compile the file, if its source can be found. Raises nothing."""
         self._observed: dict[tuple[str, int], list[tuple[CodeType, CodeType]]] = {}
         source = _source_of(file)
         if source is None:
@@ -41,7 +41,7 @@ class SourceFile:
             self._observed.setdefault(key, []).append((original, observed))
 
     def observed(self, code: CodeType) -> CodeType | None:
-        """The code that does what `code` does and tells of its tests; None if the source does not give `code`."""
+        """The observed counterpart of `code`; None if the source does not compile to `code`."""
         for original, observed in self._observed.get((code.co_name, code.co_firstlineno), ()):
             if original == code and observed.co_freevars == code.co_freevars:
                 return observed
@@ -49,10 +49,10 @@ class SourceFile:
 
 
 def _pairs(plain: CodeType, observed: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The code objects in both, side by side.
+    """The code objects nested in both, in pairs.
 
     Raises:
-        ValueError: if there are others in one than in the other.
+        ValueError: if the two do not correspond.
     """
     yield plain, observed
     inner = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (plain, observed)]
@@ -63,7 +63,7 @@ def _pairs(plain: CodeType, observed: CodeType) -> Iterator[tuple[CodeType, Code
 
 
 def _source_of(file: str) -> bytes | str | None:
-    """The source that a file's name stands for; None if there is none, or it is too large to be compiled anew."""
+    """The source of a file; None if there is none, or if it is too large to recompile."""
     try:
         path = Path(file)
         if path.is_file():

@@ -1,4 +1,4 @@
-"""Tells each trace what torch's global settings are, and when they change."""
+"""Records torch's global settings in each trace, and their changes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Configurations:
         now_us: Callable[[], int],
         position: Callable[[], tuple[int, ThreadState]],
     ) -> None:
-        """Look at nothing yet.
+        """Set up without reading anything.
 
         Args:
-            channels: what the events are sent to.
-            now_us: what the time is.
-            position: how many steps have ended, and the state of the calling thread.
+            channels: the channels that get the events.
+            now_us: returns the current time.
+            position: returns the number of completed steps, and the state of the calling thread.
         """
         self._channels = channels
         self._now_us = now_us
@@ -39,14 +39,14 @@ class Configurations:
         self._settings = TorchSettings()
         self._last: tuple[Any, ...] = ()
         self._autocast: str | None = None
-        # What each trace has been told, and of which look that was.
+        # What was recorded in each trace, and at which look.
         self._told: dict[Channel, tuple[tuple[Any, ...], dict[str, Setting]]] = {}
 
     def look(self, *, with_autocast: bool) -> None:
-        """Record the settings that have changed since the last look; in a new trace, all.
+        """Record the settings that have changed since the last look, or all of them in a new trace.
 
         Args:
-            with_autocast: whether autocast counts, which is nothing to a step of an optimizer.
+            with_autocast: whether to include autocast, which is irrelevant to an optimizer step.
         """
         if not are_values_readable():
             return

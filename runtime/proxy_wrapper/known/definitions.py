@@ -1,4 +1,4 @@
-"""Sends the definitions of modules, parameters and buffers, which all other events refer to by number."""
+"""Sends the definitions of modules, parameters and buffers, to which other events refer by id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.writing.channel import Channel
 
 _MOST_FREEZINGS: Final = 2
-"""How often a parameter is defined again because it was frozen or thawed."""
+"""How often a parameter is defined again because it was frozen or unfrozen."""
 
 
 class Definitions:
@@ -99,7 +99,7 @@ class Definitions:
         )
 
     def _made(self, entry: ModuleEntry) -> int:
-        """Where the `__init__` of a module above assigns a module, or what holds it; 0 if that is not known."""
+        """Where the `__init__` of an enclosing module assigns this module, or its container; 0 if unknown."""
         while entry.parent is not None:
             holder = entry.parent.module()
             key = entry.name.rpartition(".")[2]
@@ -111,7 +111,7 @@ class Definitions:
         return 0
 
     def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        """Send the definition of one parameter or buffer, with the statistics that it had last."""
+        """Send the definition of one parameter or buffer, with its last known statistics."""
         state.placements = placements_of(tensor)
         state.requires_grad = tensor.requires_grad
         state.type = self._describer.describe(tensor)
@@ -119,15 +119,15 @@ class Definitions:
         self._send_tensor(state)
 
     def define_freed(self, states: Iterable[StateEntry]) -> None:
-        """Define parameters again whose model was freed before it was seen whether their gradient changed them."""
+        """Redefine parameters whose model was freed before it was seen whether their gradient changed them."""
         for state in states:
-            if state.id not in self._registry.state:  # Else another model has taken the place of theirs.
+            if state.id not in self._registry.state:  # Else another model has replaced theirs.
                 self._send_tensor(state, freed=True)
 
     def _filled(self, state: StateEntry) -> int:
-        """Where the `__init__` of a module above fills a weight with one number, which it holds; 0 if it does not."""
+        """Where the `__init__` of an enclosing module fills a weight with the one number that it holds; 0 if none."""
         values = state.statistics
-        is_matrix = "," in state.type  # A vector of ones is what a normalisation begins with.
+        is_matrix = "," in state.type  # Normalisation layers start with vectors of ones.
         if not is_matrix or type(values) is not Statistics or values.minimum != values.maximum or not values.minimum:
             return 0
         entry: ModuleEntry | None = state.holder
@@ -163,9 +163,9 @@ class Definitions:
         )
 
     def define_removed(self) -> None:
-        """Define again what is no longer part of a model that is still there, and what is part of it once more.
+        """Redefine what was removed from a model that still exists, and what was put back.
 
-        A model that has been freed as a whole has lost nothing.
+        A model that was freed as a whole has lost nothing.
         """
         registry = self._registry
         roots = [module for entry in registry if entry.parent is None and (module := entry.module()) is not None]
@@ -176,7 +176,7 @@ class Definitions:
             for state in entry.state:
                 self._note_removed(state, is_removed or state.is_absent())
         for entry in list(registry.departed.values()):
-            successor = entry.successor  # Which has its number, and those of its tensors that it has, too.
+            successor = entry.successor  # It has this one's number, and those of the tensors it shares.
             if successor is None:
                 self._note_removed(entry, is_removed=True)
             taken_over = {state.id for state in successor.state} if successor is not None else ()
@@ -194,7 +194,7 @@ class Definitions:
             self._send_module(entry, 0, 0)
 
     def define_holders(self, holders: Iterable[ModuleEntry]) -> None:
-        """Define modules and those above them again: their parameters have another size, lazy ones another type."""
+        """Redefine modules and those above them, because the sizes of parameters, or types of lazy modules, changed."""
         known = dict.fromkeys(holders)
         for entry in list(known):
             above = entry.parent
@@ -208,12 +208,12 @@ class Definitions:
                 self.define_module(entry, module, 0)
 
     def define_placements(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        """Define a tensor again if it lies over the processes in another way than the one that had the name before."""
+        """Redefine a tensor if it is distributed in another way than the previous tensor of that name."""
         if placements_of(tensor) != state.placements:
             self.define_tensor(state, tensor)
 
     def define_freezing(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        """Define a parameter again if it was frozen or thawed; not each time, where that is part of each iteration."""
+        """Redefine a parameter if it was frozen or unfrozen, but at most twice: it may happen in each iteration."""
         if tensor.requires_grad is not state.requires_grad:
             state.requires_grad = tensor.requires_grad
             state.freezings += 1
@@ -229,11 +229,11 @@ class Definitions:
             for (state, tensor), numbers in zip(states, statistics, strict=True):
                 state.version, state.data_ptr = marks_of(tensor)
                 state.statistics = numbers
-                state.suspected = not readable  # Then the next look finds the numbers.
+                state.suspected = not readable  # The next look then finds the numbers.
                 self.define_tensor(state, tensor)
 
     def define_new_state(self, entry: ModuleEntry, module: nn.Module) -> bool:
-        """Take up parameters and buffers that `module` was given since the last look; whether there are any."""
+        """Register parameters and buffers that `module` got since the last look, and return whether there are any."""
         registered = module.__dict__
         count = len(registered.get("_parameters") or ()) + len(registered.get("_buffers") or ())
         if count == entry.registered:
@@ -247,7 +247,7 @@ class Definitions:
 
 
 def _settings_of(entry: ModuleEntry) -> dict[str, Setting]:
-    """What a module of torch's own is set to; nothing is told of the attributes that a program gives its modules."""
+    """The settings of one of torch's own modules. Attributes of the program's modules are not recorded."""
     module = entry.module()
     if module is None or not type(module).__module__.startswith("torch."):
         return {}
@@ -256,26 +256,26 @@ def _settings_of(entry: ModuleEntry) -> dict[str, Setting]:
 
 
 def _kind(state: StateEntry) -> Callable[..., Parameter | Buffer | OptimizerState]:
-    """What makes the event that defines a tensor."""
+    """The class of the event that defines a tensor."""
     if isinstance(state, OptimizerStateEntry):
         return functools.partial(OptimizerState, parameter=state.of.id, optimizer=state.type_name)
     return Buffer if state.is_buffer else Parameter
 
 
 def _module_of_type(module: nn.Module) -> str:
-    """The Python module that defines the class of `module`; "" for a class that says something else there."""
+    """The Python module that defines the class of `module`; "" if its `__module__` is not a string."""
     defined_in = getattr(type(module), "__module__", "")
     return defined_in if isinstance(defined_in, str) else ""
 
 
 def _is_call_of_torch(module: nn.Module) -> bool:
-    """Whether the `__call__` of a module is torch's, which runs the hooks, and not one that its class has made."""
+    """Whether the `__call__` of a module is torch's, which runs hooks, and not defined by its own class."""
     defined_in: str = getattr(type(module).__call__, "__module__", None) or ""
     return defined_in.partition(".")[0] == "torch"
 
 
 def _elements(module: nn.Module) -> int:
-    """How many elements the parameters of `module` itself have; lazy ones, none."""
+    """The number of elements of the direct parameters of `module`. Lazy parameters have none."""
     registered = module.__dict__.get("_parameters")
     total = 0
     for _, tensor in list(registered.items()) if registered is not None else ():

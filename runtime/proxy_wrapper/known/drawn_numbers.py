@@ -1,4 +1,4 @@
-"""Tells which modules draw random numbers, by the states of torch's generators around their calls."""
+"""Finds modules that draw random numbers, by comparing the states of torch's generators around their calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class DrawnNumbers:
-    """Tells which of the modules that a thread calls draw random numbers, besides what modules that they call draw.
+    """Finds modules called by a thread that draw random numbers themselves, not only through modules they call.
 
     Attributes:
-        drawn: the entries of those that have, in evaluation mode like all modules around them.
+        drawn: the entries of those that did, while they and all enclosing modules were in evaluation mode.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class DrawnNumbers:
         self._look()
         while (
             self._open and self._open.pop() is not entry
-        ):  # Those that an error has left, of which hooks are not told.
+        ):  # Calls that an exception has ended, which hooks do not report.
             pass
 
     def _look(self) -> None:
@@ -56,12 +56,12 @@ class DrawnNumbers:
 
 
 def _is_made_in_call(module: nn.Module | None, caller: nn.Module | None) -> bool:
-    """Whether a module is no part of the one that calls it, as where it is made in `forward`."""
+    """Whether a module is not part of the one that calls it, for instance because `forward` creates it."""
     return module is not None and caller is not None and all(each is not module for each in caller._modules.values())
 
 
 def _states_of_generators() -> Sequence[torch.Tensor] | None:
-    """The states of torch's random generators, of the CPU and of devices in use; None if they cannot be read now."""
+    """The states of torch's random generators on the CPU and devices in use; None if they cannot be read now."""
     with unobserved() as readable:
         if not readable:
             return None

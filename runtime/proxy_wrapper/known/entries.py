@@ -1,4 +1,4 @@
-"""What the registry keeps of each proxied module, each parameter and buffer, and each tensor of optimizer state."""
+"""The registry's entries for proxied modules, parameters, buffers and tensors of optimizer state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.writing.channel import Channel
 
 _INPUT_LOOKS: Final = 3
-"""Of how many calls of an outermost module the inputs are looked at: what they are like shows soon."""
+"""The number of calls of an outermost module whose inputs are examined. A few show what they are like."""
 
 _DROPOUT_LOOKS: Final = 2
 _GRADIENT_LOOKS: Final = 3
@@ -29,7 +29,7 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class StateEntry:
-    """A parameter or buffer, as `module.<registry>[key]`; the tensor is looked up each time, never kept."""
+    """A parameter or buffer, as `module.<registry>[key]`. The tensor is looked up each time, and never stored."""
 
     __slots__ = (
         "aliases",
@@ -66,40 +66,40 @@ class StateEntry:
         self.key = key
         self.is_buffer = is_buffer
         self.name = f"{holder.name}.{key}"
-        # Nothing here is a container of its own until there is something in it: a large model has many entries, and
-        # the garbage collector goes through each container.
+        # No attribute is a container until it has content, because a large model has many entries, and the garbage
+        # collector traverses each container.
         self.aliases: tuple[str, ...] = ()
-        # The description that it was last defined or recorded with.
+        # The description in its last definition or record.
         self.type = ""
         self.device = ""
         self.placements = ""
         self.removed = False
-        # Whether it had a gradient coming when it was last defined; how often it was defined again for that.
+        # Whether it required a gradient when last defined; how often it was redefined because that changed.
         self.requires_grad = False
         self.freezings = 0
-        # The `id` of the tensor that has the name, as of the last look, and of the one that had it first.
+        # The `id` of the tensor with this name at the last look, and of the first tensor with this name.
         self.identity = 0
         self.original = 0
         self.version = -1
         self.data_ptr = 0
         self.statistics: PendingOr = None
-        # The `id` of a tensor that was found in its place, perhaps for one call only; 0 for none.
+        # The `id` of a tensor that was found in its place, perhaps for a single call; 0 for none.
         self.put_in = 0
         # Whether an optimizer has stepped with it.
         self.has_optimizer = False
-        # It may have changed around the version count; it has been seen to.
+        # Whether it may have changed without its version count, and whether it was seen to do so.
         self.suspected = False
         self.bypasses_version = False
-        # The last step of an optimizer that changed it and was not recorded; -1 for none.
+        # The last optimizer step that changed it and was not recorded; -1 for none.
         self.unrecorded_step = -1
         self.watched = True
         self.has_been_nonfinite: frozenset[str] = _NOTHING
         self.read: frozenset[str] = _NOTHING
-        # What optimizers keep for it, where that is followed.
+        # The optimizer state kept for it, if that is tracked.
         self.optimizer_state: KeptForParameter | None = None
 
     def is_absent(self) -> bool:
-        """Whether the module has nothing by the name now."""
+        """Whether the module currently has nothing of that name."""
         module = self.holder.module()
         if module is None:
             return True
@@ -107,14 +107,14 @@ class StateEntry:
         return isinstance(registered, dict) and registered.get(self.key) is None
 
     def tensor(self) -> torch.Tensor | None:
-        """The tensor that has the name now; None if there is none, or FSDP has put the whole in place of a part."""
+        """The tensor that currently has the name; None if there is none, or if FSDP has put the whole for a shard."""
         module = self.holder.module()
         if module is None:
             return None
         try:
             registered: Any = module.__dict__["_buffers" if self.is_buffer else "_parameters"]
             tensor: torch.Tensor | None = registered[self.key]
-        except (KeyError, TypeError, RuntimeError):  # Taken out; never set up; TorchScript's word for taken out.
+        except (KeyError, TypeError, RuntimeError):  # Removed; not initialised; removed in TorchScript.
             return None
         if self.placements and tensor is not None and is_gathered(tensor, self.placements):
             return None
@@ -173,24 +173,24 @@ class ModuleEntry:
         self.type_name = type_name
         self.parent = parent
         self.channel = channel
-        # `level` is what holds now: that of the settings, or WARNING in an iteration that is not recorded.
+        # `level` is the effective one: that of the settings, or WARNING in an iteration that is not recorded.
         self.level = self.configured_level = level
         self.watch = watch
         self.own_channel = False
         self.own_level = False
-        self.own_watch: frozenset[str] = _NOTHING  # The fields of `watch` that were set on it.
+        self.own_watch: frozenset[str] = _NOTHING  # The fields of `watch` that were set on it directly.
         self.recurses = True
-        self.proxied_by: CodeType | None = None  # The function of the program that was the last to do so.
+        self.proxied_by: CodeType | None = None  # The program's function that last proxied it.
         self.registered = -1
         self.state: list[StateEntry] = []
-        # The numbers of what the module had whose place this one has taken.
+        # The ids of the state of the module that this one has replaced.
         self.state_ids: dict[tuple[bool, str], int] = {}
         self.has_been_nonfinite = False
         self.calls_seen = True
         self.module_of_type = ""
-        # Of a module at the top: the state of the thread that proxied it, called it, or stepped with it last.
+        # For a top module: the state of the thread that last proxied it, called it, or stepped with it.
         self.user: weakref.ref[object] | None = None
-        # How that thread trains; kept when it has ended.
+        # How that thread trains. This is kept after the thread ends.
         self.training: Training | None = None
         # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
         self.is_submodule = False
@@ -198,23 +198,23 @@ class ModuleEntry:
         # asked whether gradients reach what it puts out.
         self.dropout_looks = _DROPOUT_LOOKS
         self.gradient_looks = _GRADIENT_LOOKS
-        self.input_looks = _INPUT_LOOKS  # How many calls are left whose inputs are looked at, where it is outermost.
-        self.successor: ModuleEntry | None = None  # That has its number since it is gone.
+        self.input_looks = _INPUT_LOOKS  # The remaining calls as outermost module whose inputs are examined.
+        self.successor: ModuleEntry | None = None  # The module that took over its id when it was freed.
         self.removed = False
 
     @property
     def is_paused(self) -> bool:
-        """Whether the present iteration is one that is not recorded for this module."""
+        """Whether the current iteration is not recorded for this module."""
         return self.level > self.configured_level
 
     @property
     def was_called(self) -> bool:
-        """Whether it was called in training mode by other code than a proxied module."""
+        """Whether it was called in training mode by code outside all proxied modules."""
         return self.input_looks < _INPUT_LOOKS
 
     @property
     def plain_name(self) -> str:
-        """The name without the words around a wrapper's: what `named_modules` is given for a root."""
+        """The name without the class of a wrapper, as passed to `named_modules` for a root."""
         prefix = f"{self.type_name}("
         return self.name[len(prefix) : -1] if self.name.startswith(prefix) else self.name
 
@@ -236,18 +236,18 @@ class ModuleEntry:
 
 
 class OptimizerStateEntry(StateEntry):
-    """A tensor in `optimizer.state[parameter]`; it is looked up each time, never kept."""
+    """A tensor in `optimizer.state[parameter]`. It is looked up each time, and never stored."""
 
     __slots__ = ("of", "slot", "state_key", "type_name")
 
     def __init__(self, number: int, of: StateEntry, slot: int, state_key: str | int) -> None:
-        """Name a tensor.
+        """Create the entry.
 
         Args:
             number: its id.
-            of: the parameter that it is kept for.
-            slot: which of the parameter's optimizers keeps it.
-            state_key: the key in the optimizer's state of that parameter.
+            of: the parameter that the tensor is kept for.
+            slot: the slot of the optimizer that keeps it.
+            state_key: the key in the optimizer's state for that parameter.
         """
         self.of = of
         self.slot = slot
@@ -257,15 +257,15 @@ class OptimizerStateEntry(StateEntry):
         self.name = self.wanted_name()
 
     def wanted_name(self) -> str:
-        """The name that it has now that its parameter is called what it is."""
+        """The name that follows from the current name of its parameter."""
         return name_of_kept(self.of, self.state_key, self.slot)
 
     def is_absent(self) -> bool:
-        """Whether no optimizer has it now."""
+        """Whether no optimizer currently has it."""
         return self.tensor() is None
 
     def tensor(self) -> torch.Tensor | None:
-        """The tensor that has the name now; None if there is none."""
+        """The tensor that currently has the name; None if there is none."""
         kept, parameter = self.of.optimizer_state, self.of.tensor()
         optimizer = None if kept is None else kept.owners[self.slot]()
         if optimizer is None or parameter is None:
@@ -275,7 +275,7 @@ class OptimizerStateEntry(StateEntry):
 
 
 class KeptForParameter:
-    """What optimizers keep for one parameter: they have slots, which a new one takes over from one that is gone."""
+    """The state that optimizers keep for one parameter. Each has a slot; a new one reuses the slot of a freed one."""
 
     __slots__ = ("entries", "owners")
 
@@ -284,7 +284,7 @@ class KeptForParameter:
         self.entries: dict[tuple[int, str | int], OptimizerStateEntry] = {}
 
     def slot_of(self, optimizer: torch.optim.Optimizer) -> int:
-        """The slot of `optimizer`, given to it now if it has none."""
+        """The slot of `optimizer`, assigned now if it has none."""
         free = len(self.owners)
         for slot, owner in enumerate(self.owners):
             found = owner()
@@ -297,12 +297,12 @@ class KeptForParameter:
 
 
 def state_of(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> dict[Any, Any]:
-    """What `optimizer` keeps for `parameter`; nothing, if it keeps no state as the optimizers of torch do."""
+    """The state that `optimizer` keeps for `parameter`; empty if it does not keep state as torch's optimizers do."""
     state = optimizer.__dict__.get("state")
     kept = dict.get(state, parameter) if isinstance(state, dict) else None
     return kept if isinstance(kept, dict) else {}
 
 
 def name_of_kept(of: StateEntry, key: str | int, slot: int) -> str:
-    """The name of what is kept for a parameter, with a number where it is not the first optimizer that keeps it."""
+    """The name of a tensor kept for a parameter, with a number unless its optimizer is the first."""
     return f"{of.name}.{key}_{slot}" if slot else f"{of.name}.{key}"

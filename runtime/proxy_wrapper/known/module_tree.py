@@ -1,4 +1,4 @@
-"""Modules and their submodules, read from PyTorch's own registries, without running any code of the program."""
+"""Modules and their submodules, read from PyTorch's registries without running the program's code."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 _WRAPPED_ATTRIBUTES: Final = ("module", "_orig_mod")
-"""The attributes under which PyTorch's wrappers hold the module; names leave them out."""
+"""The attributes under which PyTorch's wrappers hold a module. Names omit them."""
 
 
 class NamedModule(NamedTuple):
-    """A module with its name, and the module that it was found in."""
+    """A module, its name, and the module in which it was found."""
 
     module: nn.Module
     name: str
@@ -54,20 +54,20 @@ def _visit(
     seen.add(id(module))
     wraps = is_wrapper(module)
     found.append(NamedModule(module, f"{type(module).__name__}({name})" if wraps else name, parent))
-    for key, child in list((module.__dict__.get("_modules") or {}).items()):  # Other threads may add some.
+    for key, child in list((module.__dict__.get("_modules") or {}).items()):  # Other threads may add children.
         if child is not None:
             _visit(child, name if wraps else f"{name}.{key}", module, found, seen, is_left_out)
 
 
 def innermost(module: nn.Module) -> nn.Module:
-    """What `module` is a wrapper of PyTorch's around, through all its wrappers; itself, if it is none."""
+    """The module inside `module`, through all of PyTorch's wrappers; `module` itself if it is not a wrapper."""
     while is_wrapper(module):
         (module,) = module.__dict__["_modules"].values()
     return module
 
 
 def is_wrapper(module: nn.Module) -> bool:
-    """Whether `module` is a wrapper of PyTorch's around its only child (`DataParallel`, a compiled module, ...)."""
+    """Whether `module` is one of PyTorch's wrappers around its only child (`DataParallel`, a compiled module, ...)."""
     children = module.__dict__.get("_modules") or {}
     return (
         len(children) == 1
@@ -77,6 +77,6 @@ def is_wrapper(module: nn.Module) -> bool:
 
 
 def has_state(module: nn.Module) -> bool:
-    """Whether `module` holds parameters, buffers or submodules: most loss functions hold none."""
+    """Whether `module` holds parameters, buffers or submodules. Most loss functions hold none."""
     registered = module.__dict__
     return bool(registered.get("_parameters") or registered.get("_buffers") or registered.get("_modules"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tensors_kept(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> Iterator[tuple[str | int, torch.Tensor]]:
-    """The tensors that `optimizer` keeps for `parameter`, with their keys; what else it keeps has no values."""
+    """The tensors that `optimizer` keeps for `parameter`, with their keys. Other state is skipped."""
     for key, value in list(dict.items(state_of(optimizer, parameter))):
         if isinstance(value, torch.Tensor) and type(key) in (str, int):
             yield key, value
@@ -25,9 +25,9 @@ class Found(NamedTuple):
     """The entry of a tensor of optimizer state.
 
     Attributes:
-        entry: the entry; that of a parameter or buffer, if the tensor is one.
-        is_to_be_defined: the entry is new, or has another name than it was defined with.
-        is_replaced: another tensor had its name when it was looked at last.
+        entry: the entry. If the tensor is a parameter or buffer, that one's entry.
+        is_to_be_defined: whether the entry is new, or its name has changed since its definition.
+        is_replaced: whether another tensor had its name at the last look.
     """
 
     entry: StateEntry
@@ -38,9 +38,9 @@ class Found(NamedTuple):
 def find_entry(
     registry: Registry, optimizer: torch.optim.Optimizer, of: StateEntry, key: str | int, tensor: torch.Tensor
 ) -> Found:
-    """The entry of a tensor that is kept for the parameter `of`, made and bound to the tensor where it has to be.
+    """The entry of a tensor kept for the parameter `of`, created and bound to the tensor if necessary.
 
-    A tensor that has a name already, such as one that is kept for two parameters, gets this one as an alias.
+    A tensor that already has a name, such as one kept for two parameters, gets this name as an alias.
     """
     kept = of.optimizer_state
     if kept is None:

@@ -1,4 +1,4 @@
-"""Picks what can be told of an object's settings: numbers, truth values and short texts."""
+"""Selects the settings of an object that can be recorded: numbers, booleans and short strings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Setting
 
 _LONGEST: Final = 100
-"""How long a text may be, and a tuple, that is a setting: longer ones are data."""
+"""The maximum length of a string or tuple that counts as a setting. Longer ones are data."""
 
 
 def plain_settings(values: Mapping[str, Any]) -> dict[str, Setting]:
-    """The settings that JSON can say; a tuple as `betas.0`, `betas.1`.
+    """The settings that JSON can represent. A tuple is stored as `betas.0`, `betas.1`.
 
-    A tensor, as a learning rate may be, is not read.
+    Tensors, such as a learning rate may be, are not read.
     """
     settings: dict[str, Setting] = {}
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""How modules come to be proxied: a root with all below it, what is met later, and the settings that go down."""
+"""Proxies modules: a root with its submodules, modules found later, and the inheritance of settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_LEVEL: Final = INFO
 
 
 class Settings(NamedTuple):
-    """What a module inherits from the one above."""
+    """The settings that a module inherits from its parent."""
 
     channel: Channel
     level: int
@@ -42,9 +42,9 @@ class ProxiedTree:
         """Start with nothing proxied.
 
         Args:
-            registry: what is filled.
-            definitions: what sends the definitions.
-            channel_of: gives the channel of a `logdir`.
+            registry: the registry to fill.
+            definitions: sends the definitions.
+            channel_of: returns the channel of a `logdir`.
         """
         self._registry = registry
         self._definitions = definitions
@@ -62,13 +62,13 @@ class ProxiedTree:
         location: int,
         function: CodeType | None,
     ) -> None:
-        """Proxy `module`, which no proxied module holds, with the settings that are given, in `function`."""
+        """Proxy `module`, which no proxied module holds, in `function`, with the given settings."""
         wanted = name or type(module).__name__
         root_name = self._taken_over(module, wanted) or self._registry.unique_name(wanted)
         found = named_modules(module, root_name)
         tree = found if recurse else found[:1]
         inner = next(filter(None, (self._registry.module_entry(each.module) for each in tree)), None)
-        # What is not said here holds as it does for what is proxied below.
+        # Without a `logdir`, it uses the channel of the first proxied module below it.
         channel = inner.channel if logdir is None and inner is not None else self._channel_of(logdir or DEFAULT_LOGDIR)
         settings = Settings(channel, DEFAULT_LEVEL if level is None else level, Watch(**watch))
         entries = self.add_tree(tree, settings, None, location)
@@ -82,7 +82,7 @@ class ProxiedTree:
     def name_for(self, entry: ModuleEntry, wanted: str | None, function: CodeType | None) -> str:
         """The name of a proxied module that `function` proxies again as `wanted`.
 
-        What one function proxies and returns is called as its caller says, as long as it has not been trained.
+        If one function proxies and returns a module, its caller's name for it wins, unless it has been trained.
         """
         is_callers, entry.proxied_by = entry.proxied_by is not function, function
         is_known = entry.parent is not None or entry.was_called
@@ -91,7 +91,7 @@ class ProxiedTree:
         return self._registry.unique_name(wanted)
 
     def _taken_over(self, module: nn.Module, wanted: str) -> str:
-        """The name of a root that was given `wanted` and becomes part of `module`, as in `model = Wrapper(model)`."""
+        """The name of a root that is called `wanted` and becomes part of `module`, as in `model = Wrapper(model)`."""
         for found in named_modules(module, ""):
             entry = self._registry.module_entry(found.module)
             if entry is not None and entry.parent is None and _is_numbered(entry.plain_name, wanted):
@@ -105,16 +105,16 @@ class ProxiedTree:
         above: ModuleEntry | None,
         location: int,
     ) -> list[ModuleEntry]:
-        """Proxy the modules of `tree` that are not, and give all the names that they have in it.
+        """Proxy the modules of `tree` that are not proxied yet, and name all of them as in `tree`.
 
         Args:
-            tree: what `named_modules` gave back.
-            settings: for modules that have none above.
+            tree: a result of `named_modules`.
+            settings: for modules without a parent.
             above: the module that holds the topmost one.
             location: where they are proxied.
 
         Returns:
-            The entries of all, in the order of `tree`.
+            The entries of all modules, in the order of `tree`.
         """
         registry = self._registry
         states: list[tuple[StateEntry, torch.Tensor]] = []
@@ -145,7 +145,7 @@ class ProxiedTree:
             entries.append(entry)
         for entry in _known_above(new, renamed):
             holder = entry.module()
-            if holder is not None:  # It has more parameters now.
+            if holder is not None:  # It now has more parameters.
                 self._definitions.define_module(entry, holder, 0)
         self._definitions.define_state(states)
         return entries
@@ -153,8 +153,8 @@ class ProxiedTree:
     def adopt_above(self, module: nn.Module, inner: ModuleEntry, location: int) -> None:
         """Proxy a module that is called at `location` and holds proxied ones, `inner` the first of them.
 
-        Those keep their names and stay roots: they are what the script calls them, whatever a library makes around
-        them, for a while or for good. A wrapper of PyTorch's is called after the module in it.
+        The inner modules keep their names and remain roots, because the script named them, whatever a library builds
+        around them. One of PyTorch's wrappers is named after the module in it.
         """
         wrapped = self._registry.module_entry(innermost(module))
         if wrapped is not None and wrapped.plain_name == wrapped.top.plain_name:
@@ -165,19 +165,19 @@ class ProxiedTree:
         self.add_tree(tree, settings_of(inner), None, location)
 
     def _is_of_other_tree(self, module: nn.Module, top: ModuleEntry | None) -> bool:
-        """Whether `module` is below another root than `top`, one that is still there, or is that root."""
+        """Whether `module` is, or is below, an existing root other than `top`."""
         entry = self._registry.module_entry(module)
         return entry is not None and entry.top is not top and entry.top.module() is not None
 
     def _own_tree(self, root: ModuleEntry) -> list[NamedModule]:
-        """What `named_modules` finds of a root, without what is part of other proxied trees."""
+        """The result of `named_modules` for a root, without modules that belong to other proxied trees."""
         module = root.module()
         if module is None:
             return []
         return named_modules(module, root.plain_name, lambda found: self._is_of_other_tree(found, root))
 
     def adopt_below(self, module: nn.Module, caller: ModuleEntry) -> ModuleEntry | None:
-        """Proxy a module called by a proxied one: put in after that was proxied, or made for the moment."""
+        """Proxy a module called by a proxied one: it was added to that one later, or is temporary."""
         top = caller.top
         tree = self._own_tree(top)
         if any(found.module is module for found in tree):
@@ -186,7 +186,7 @@ class ProxiedTree:
         name = self._registry.name_beside(f"{caller.name}.{type(module).__name__}")
         entry = self._registry.add_module(module, name, caller, *settings_of(caller))
         entry.level = caller.level
-        # A module made anew in each forward pass is one thing to whoever reads the trace.
+        # To the reader of a trace, a module that is created in each forward pass is a single one.
         if name in self._adopted_ids:
             entry.id = self._adopted_ids[name]
         else:
@@ -196,9 +196,9 @@ class ProxiedTree:
         return entry
 
     def take_up_new(self) -> bool:
-        """Proxy what was put into roots that recurse since they were looked at last; whether there was anything.
+        """Proxy modules added to recursing roots since the last look, and return whether there were any.
 
-        Also what the modules that are known have been given, as those are that make their parameters when first called.
+        New parameters of known modules count too. Some modules create their parameters at their first call.
         """
         registry = self._registry
         found_any = False
@@ -216,7 +216,7 @@ class ProxiedTree:
     def change_settings(
         self, entry: ModuleEntry, *, logdir: str | None, level: int | None, watch: Mapping[str, Any], recurse: bool
     ) -> None:
-        """Set what is given on `entry`, and on all below it that have no setting of their own."""
+        """Change the given settings of `entry`, and of the modules below it without their own settings."""
         before = {entry: settings_of(entry)}
         if level is not None:
             entry.configured_level, entry.own_level = level, True
@@ -242,24 +242,24 @@ class ProxiedTree:
 
 
 def _is_numbered(name: str, wanted: str) -> bool:
-    """Whether a root that was given the name `wanted` may be called `name`."""
+    """Whether `name` is `wanted`, possibly with a number added."""
     number = name.removeprefix(wanted)
     return name == wanted or (number != name and number[0] == "_" and number[1:].isdecimal())
 
 
 def _inherited(entry: ModuleEntry) -> Watch:
-    """What `entry` is watched with: as the module above it is, but for what was set on itself."""
+    """The effective `Watch` of `entry`: that of its parent, with the fields that were set on itself."""
     above = entry.watch if entry.parent is None else entry.parent.watch
     return msgspec.structs.replace(above, **{name: getattr(entry.watch, name) for name in entry.own_watch})
 
 
 def settings_of(entry: ModuleEntry) -> Settings:
-    """What the modules below `entry` inherit."""
+    """The settings that the modules below `entry` inherit."""
     return Settings(entry.channel, entry.configured_level, entry.watch)
 
 
 def _known_above(new: Sequence[ModuleEntry], defined: set[int]) -> list[ModuleEntry]:
-    """The modules above those of `new`, themselves not new, and not those whose ids are in `defined`."""
+    """The modules above those of `new` that are neither new nor in `defined`, a set of ids."""
     passed = {entry.id for entry in new} | defined
     found = []
     for entry in new:

@@ -1,4 +1,4 @@
-"""Which objects are proxied: by identity, with names and settings, keeping none alive and writing on none."""
+"""The registry of proxied objects: names and settings by identity. It keeps no object alive, and modifies none."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from proxy_wrapper.writing.channel import Channel
 
 _MOST_ALIKE: Final = 100
-"""How many modules of one type that one module calls, without holding them, have names of their own."""
+"""How many modules of one type, called but not held by the same module, get distinct names."""
 
 _FIRST_SWEEP: Final = 1024
-"""How many names there are when those of models that are gone are looked for; later, whenever they have doubled."""
+"""The number of names at which names of freed models are first swept. Later, this happens whenever it doubles."""
 
 
 class Registry:
     """All proxied objects of the process.
 
-    It is changed under the tracer's lock, and read without: each look-up is one of a dictionary. Modules are freed in
-    any thread and at any time, so what is done then never waits for the lock.
+    It is changed under the tracer's lock, and read without it, because each look-up is a single one in a dictionary.
+    Modules are freed on any thread at any time, so their cleanup never waits for the lock.
     """
 
     def __init__(self, lock: threading.RLock) -> None:
@@ -41,21 +41,21 @@ class Registry:
         self.optimizer_state: dict[int, OptimizerStateEntry] = {}
         self.tensors = SeenTensors()
         self.by_identity: dict[int, StateEntry] = {}
-        # Modules that were freed while their model was not; one for each number.
+        # Modules that were freed before their model, by id.
         self.departed: dict[int, ModuleEntry] = {}
-        # Parameters of models that were freed, which no optimizer had; whoever looks at values takes them.
+        # Parameters of freed models that no optimizer had. They are taken at the next look at values.
         self.freed: list[StateEntry] = []
         self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self._names: set[str] = set()
-        # The modules that had a name last: of each type (the key begins with it), and of all (it begins with "").
+        # The last module with each name: by (type, name), and by ("", name) for any type.
         self._named: dict[tuple[str, str], ModuleEntry] = {}
         self._sweep_at = _FIRST_SWEEP
-        self._on_freed = self._note_freed  # One for all modules.
-        self._freed: deque[weakref.KeyedRef[int, nn.Module]] = deque()  # Not forgotten yet.
+        self._on_freed = self._note_freed  # A single bound method for all modules.
+        self._freed: deque[weakref.KeyedRef[int, nn.Module]] = deque()  # Not processed yet.
         self._next_module = 1
         self._next_state = 1
         self.states_added = 0
-        """How many parameters and buffers have been registered."""
+        """The number of parameters and buffers registered so far."""
 
     def __iter__(self) -> Iterator[ModuleEntry]:
         return iter(list(self.modules.values()))
@@ -68,21 +68,21 @@ class Registry:
     def state_entry(self, tensor: torch.Tensor) -> StateEntry | None:
         """The entry of a parameter or buffer of a proxied module."""
         entry = self.by_identity.get(id(tensor))
-        # An id outlives its object, so the look-up back is what decides.
+        # An id may be reused after its object is freed, so the identity is checked.
         return entry if entry is not None and entry.tensor() is tensor else None
 
     def meet(self, tensor: torch.Tensor) -> int:
-        """The number of a tensor, given now if it is met for the first time; 0 for one of a proxied module's state."""
+        """The number of a tensor, assigned now if it is new; 0 for the state of a proxied module."""
         key = id(tensor)
         entry = self.by_identity.get(key)
         if entry is not None and entry.tensor() is tensor:
             return 0
-        # As `SeenTensors.meet` has it: a call less, where each counts.
+        # `SeenTensors.meet`, inlined because this is a hot path.
         known = self.tensors.refs.get(key)
         return known[1] if known is not None and not known[0].expired() else self.tensors.add(tensor)
 
     def is_proxied(self, obj: object) -> bool:
-        """Whether `obj` is a proxied module, of its state, or a tensor that was met: by a module or a torch call."""
+        """Whether `obj` is a proxied module, a tensor of its state, or a tensor seen in a call of a module or torch."""
         if isinstance(obj, nn.Module):
             return self.module_entry(obj) is not None
         if isinstance(obj, torch.Tensor):
@@ -90,7 +90,7 @@ class Registry:
         return False
 
     def unique_name(self, wanted: str) -> str:
-        """`wanted`, with the number after it as `torch.fx` numbers nodes if another root was given that name."""
+        """`wanted`, with a number as in `torch.fx` names of nodes if another root has that name."""
         name, number = wanted, 0
         while name in self._names:
             number += 1
@@ -99,9 +99,9 @@ class Registry:
         return name
 
     def name_beside(self, wanted: str) -> str:
-        """`wanted`, with a number after it if other modules, that are still there, have that name.
+        """`wanted`, with a number if other existing modules have that name.
 
-        Of a program that makes a module in each call and keeps all of them, only so many are told apart.
+        If a program creates a module in each call and keeps all of them, only the first get distinct names.
         """
         for number in range(_MOST_ALIKE):
             name = f"{wanted}_{number}" if number else wanted
@@ -113,10 +113,10 @@ class Registry:
     def add_module(
         self, module: nn.Module, name: str, parent: ModuleEntry | None, channel: Channel, level: int, watch: Watch
     ) -> ModuleEntry:
-        """Register a module that is not registered yet; its state is added by `add_state`.
+        """Register a module that is not registered yet. Its state is added by `add_state`.
 
-        A module in the place of one that is gone is the same to whoever reads the trace, and has its number: another
-        layer put there, the wrapper that a solver makes for each of its calls.
+        A module that takes the place of a freed one gets its id, because to the reader of a trace they are the same:
+        for instance, a replaced layer, or a wrapper that a solver creates in each call.
         """
         self._forget_freed()
         key = id(module)
@@ -138,7 +138,7 @@ class Registry:
         return entry
 
     def _gone(self, name: str, type_name: str) -> ModuleEntry | None:
-        """The module that had `name` and is no more, rather one of the same type; None if there is none."""
+        """The freed module that had `name`, preferably one of the same type; None if there is none."""
         for key in ((type_name, name), ("", name)):
             entry = self._named.get(key)
             if entry is not None and entry.name == name and entry.module() is None:
@@ -146,14 +146,14 @@ class Registry:
         return None
 
     def rename_module(self, entry: ModuleEntry, name: str) -> None:
-        """Call a module by another name: it has been put somewhere else, or something around it."""
+        """Rename a module, because it was moved, or because something was built around it."""
         entry.name = name
         self._named[entry.type_name, name] = self._named["", name] = entry
         if len(self._named) >= self._sweep_at:
             self._forget_names()
 
     def _forget_names(self) -> None:
-        """Let go of modules that are gone with all of their model: the next one gets another name than theirs."""
+        """Forget the names of modules whose whole model was freed. Later modules no longer take their ids."""
         living = {entry.top.plain_name for entry in self}
         self._named = {key: entry for key, entry in self._named.copy().items() if entry.top.plain_name in living}
         self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._named))
@@ -167,7 +167,7 @@ class Registry:
             self._forget_state(state)
 
     def _note_freed(self, ref: weakref.KeyedRef[int, nn.Module]) -> None:
-        """Forget a module that is being freed: now, or when the thread that changes the registry does so again."""
+        """Forget a module that is being freed. If the registry is in use, this happens at its next change."""
         self._freed.append(ref)
         if self._lock.acquire(blocking=False):
             try:
@@ -200,9 +200,9 @@ class Registry:
                     self.by_identity.pop(identity, None)
 
     def add_state(self, entry: ModuleEntry) -> list[tuple[StateEntry, torch.Tensor]]:
-        """Register the parameters and buffers that `entry`'s module holds itself and that are new.
+        """Register the new parameters and buffers that `entry`'s module holds directly.
 
-        A tensor that is registered under another name gets this one as an alias.
+        A tensor that is already registered under another name gets this name as an alias.
 
         Returns:
             The new entries and those with a new alias, each with its tensor.
@@ -237,23 +237,23 @@ class Registry:
         return changed
 
     def new_state_id(self) -> int:
-        """A number that no parameter, buffer or tensor of optimizer state has had."""
+        """An id that no parameter, buffer or tensor of optimizer state has had."""
         number = self._next_state
         self._next_state += 1
         return number
 
     def bind_kept(self, entry: OptimizerStateEntry, tensor: torch.Tensor) -> None:
-        """Note that `tensor` is what an optimizer has under the name of `entry` now."""
+        """Note that an optimizer currently has `tensor` under the name of `entry`."""
         if self.by_identity.get(entry.identity) is entry:
             del self.by_identity[entry.identity]
         entry.identity = entry.original = id(tensor)
         self.by_identity[entry.identity] = entry
 
     def bind(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        """Note that `tensor` has the name of `state` now.
+        """Note that `tensor` currently has the name of `state`.
 
-        The tensor that had it first stays known: programs that put others in its place for a while (meta-learning,
-        swapped weights) put it back before they step.
+        The first tensor with the name stays known. Programs that replace it temporarily (meta-learning, swapped
+        weights) restore it before they step.
         """
         if state.identity != state.original and self.by_identity.get(state.identity) is state:
             del self.by_identity[state.identity]
@@ -263,22 +263,22 @@ class Registry:
         self.by_identity[state.identity] = state
 
     def bind_again(self, state: StateEntry, tensor: torch.Tensor) -> None:
-        """Note that `tensor`, which has the name of `state` as before, is known by no other name that it had since."""
+        """Note that `tensor` has the name of `state` again, and drop any other name that it had in between."""
         known = self.by_identity.get(state.identity)
         if known is not state and (known is None or known.tensor() is not tensor):
             self.by_identity[state.identity] = state
 
     def is_stranger(self, module: nn.Module) -> bool:
-        """Whether `module` was found, since the last root was added, to hold no proxied module."""
+        """Whether `module` was found to hold no proxied module since the last root was added."""
         ref = self._strangers.get(id(module))
         return ref is not None and ref() is module
 
     def note_stranger(self, module: nn.Module) -> None:
-        """Remember that `module` holds no proxied module, so that its next call costs one look-up."""
+        """Remember that `module` holds no proxied module, so that its next call costs only one look-up."""
         key = id(module)
         strangers = self._strangers
         strangers[key] = weakref.ref(module, lambda _: strangers.pop(key, None))
 
     def forget_strangers(self) -> None:
-        """Look at every unknown module again: a new root may be inside it."""
+        """Check every unknown module again, because a new root may be inside it."""
         self._strangers.clear()

@@ -1,4 +1,4 @@
-"""Which tensors have been met: by identity, each with a number of its own, without keeping one alive."""
+"""Numbers tensors by identity, without keeping any alive."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _WeakTensorRef: Final = torch._C._WeakTensorRef  # type: ignore[attr-defined]
 
 
 class SeenTensors:
-    """Numbers tensors as they are met, from 1; a number is never given again.
+    """Numbers tensors in the order in which they are first seen, from 1. Numbers are never reused.
 
-    A `weakref` will not do: a tensor's Python object can die and come back while the tensor lives on in the autograd
-    graph. torch's own weak reference to the tensor proper is blind to that. It has no callback, so the dead are swept
-    out whenever the set has doubled. Nor do ids or addresses do: the tensor that a loop makes anew mostly gets those
-    of the one that it replaces.
+    A `weakref` is not enough: a tensor's Python object can die and be recreated while the tensor lives on in the
+    autograd graph. Torch's own weak reference refers to the C++ tensor, so it is not affected. It has no callback, so
+    dead entries are swept whenever the set has doubled. Ids and addresses are not enough either: a tensor that a loop
+    creates anew usually gets those of its predecessor.
 
-    `torch.utils.swap_tensors` refuses a tensor that has a weak reference of either kind; `TensorSwaps` lets go of
-    ours first. A module's parameters and gradients are not put in here all the same: they have names.
+    `torch.utils.swap_tensors` rejects a tensor with a weak reference of either kind, so `TensorSwaps` drops ours first.
+    Still, a module's parameters and gradients are not stored here, because they have names.
     """
 
     def __init__(self) -> None:
@@ -32,22 +32,22 @@ class SeenTensors:
         return self.number(tensor) > 0
 
     def number(self, tensor: torch.Tensor) -> int:
-        """The number of `tensor`; 0 if it has not been met."""
+        """The number of `tensor`; 0 if it has none."""
         known = self.refs.get(id(tensor))
         return known[1] if known is not None and not known[0].expired() else 0
 
     def meet(self, tensor: torch.Tensor) -> int:
-        """The number of `tensor`, which is given one if it has not been met."""
+        """The number of `tensor`, assigned now if it has none."""
         known = self.refs.get(id(tensor))
         return known[1] if known is not None and not known[0].expired() else self.add(tensor)
 
     def add(self, tensor: torch.Tensor) -> int:
-        """The number that is now given to `tensor`, which has not been met."""
+        """Assign a number to `tensor`, which has none, and return it."""
         refs, key = self.refs, id(tensor)
         mine = (_WeakTensorRef(tensor), next(self._next))
         known = refs.setdefault(key, mine)
         if known is not mine:
-            if not known[0].expired():  # Another thread has met it meanwhile.
+            if not known[0].expired():  # Another thread has numbered it in the meantime.
                 return known[1]
             refs[key] = mine
         if len(refs) >= self._sweep_at:
@@ -55,7 +55,7 @@ class SeenTensors:
         return mine[1]
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """Hold no reference to `tensor` any more; if it is met again, it gets another number."""
+        """Drop the reference to `tensor`. If it is seen again, it gets another number."""
         self.refs.pop(id(tensor), None)
 
     def _sweep(self) -> None:
@@ -65,6 +65,6 @@ class SeenTensors:
             if not known[0].expired():
                 continue
             removed = refs.pop(key, known)
-            if removed is not known:  # Another thread has met a new tensor under this id since.
+            if removed is not known:  # Another thread has since seen a new tensor with this id.
                 refs.setdefault(key, removed)
         self._sweep_at = max(_FIRST_SWEEP, 2 * len(refs))

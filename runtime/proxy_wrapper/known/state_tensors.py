@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class StateTensors:
-    """Entries, and at the same places their tensors: for as long as one look at them lasts, since it holds tensors.
+    """Entries and their tensors, in parallel lists. It keeps tensors alive, so it must be short-lived.
 
-    Two lists, not one of pairs. Python's garbage collector counts the containers that come to be and stay for a while,
-    and after so many goes through all that the program has: of pairs, a large model makes enough for that in each step.
+    There are two lists instead of one of pairs, because Python's garbage collector counts new containers. With a large
+    model, the pairs of each step would be enough to start a full collection.
     """
 
     __slots__ = ("entries", "tensors")
@@ -39,14 +39,14 @@ class StateTensors:
         self.tensors.append(tensor)
 
     def where(self, is_wanted: Callable[[StateEntry], bool]) -> StateTensors:
-        """Those whose entry is wanted; this very object if all are."""
+        """Those whose entry satisfies `is_wanted`; this very object if all do."""
         if all(map(is_wanted, self.entries)):
             return self
         return StateTensors(pair for pair in self if is_wanted(pair[0]))
 
 
 class Changes:
-    """Tensors that have, or may have, changed, and at the same places the causes (see `events.Update`)."""
+    """Tensors that have, or may have, changed, and in a parallel list the causes (see `events.Update`)."""
 
     __slots__ = ("causes", "of")
 

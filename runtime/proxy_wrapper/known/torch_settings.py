@@ -1,7 +1,7 @@
-"""Torch's global settings, read without changing any: what two runs can differ in although nothing else shows it.
+"""Reads torch's global settings, without changing any. Two runs may differ in nothing else that is visible.
 
-Reading is cheap, a few microseconds for all, since it is done at each call of a model and each step. It asks torch for
-nothing that would set a device up: of CUDA, only once the program has done that itself.
+Reading all of them takes a few microseconds, because it happens at each call of a model and at each step. It must not
+initialize a device: CUDA is only asked once the program has initialized it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Setting
 
 _EXACT: Final = 2**53
-"""Up to here JSON's numbers are exact for every reader."""
+"""Integers up to this are exact for every reader of JSON."""
 
 _AUTOCAST_DEVICES: Final = ("cpu", "cuda", "xpu", "mps", "mtia", "hpu")
 
@@ -36,7 +36,7 @@ _GETTERS: Final = {
     "cudnn.deterministic": "_get_cudnn_deterministic",
     "mkldnn.enabled": "_get_mkldnn_enabled",
 }
-"""The settings that a function of torch's own gives as they are, and its name."""
+"""The settings that a torch function returns as they are, and the name of that function."""
 
 _PRECISIONS: Final = {
     "fp32_precision": ("generic", "all"),
@@ -47,7 +47,7 @@ _PRECISIONS: Final = {
     "mkldnn.conv.fp32_precision": ("mkldnn", "conv"),
     "mkldnn.rnn.fp32_precision": ("mkldnn", "rnn"),
 }
-"""Which backend and operator the newer switches of TF32 are of."""
+"""The backend and operator of each of the newer TF32 settings."""
 
 
 class TorchSettings:
@@ -73,18 +73,18 @@ class TorchSettings:
         self._readers = tuple(readers.values())
 
     def look(self, autocast: object) -> tuple[Any, ...]:
-        """What each setting is set to, as torch has it: the same in two looks, if nothing has changed.
+        """The value of each setting as torch has it. Two results are equal if nothing has changed.
 
         Args:
-            autocast: what autocast is set to, as `autocast_now` gives it.
+            autocast: the state of autocast, as returned by `autocast_now`.
         """
         try:
             return (*[read() for read in self._readers], autocast)
-        except RuntimeError:  # One cannot be told.
+        except RuntimeError:  # One cannot be read.
             return (*map(_told, self._readers), autocast)
 
     def name(self, values: tuple[Any, ...]) -> dict[str, Setting]:
-        """The settings by name, from what `look` gave back; None for one that cannot be told, or is off."""
+        """The settings by name, from a result of `look`; None for one that cannot be read, or is off."""
         found = {name: _setting(value) for name, value in zip(self._names, values, strict=True)}
         if found["cuda_seed"] is None:
             del found["cuda_seed"]
@@ -92,7 +92,7 @@ class TorchSettings:
 
 
 def _told(read: Callable[[], Any]) -> Any:
-    """The value; None where both the older and the newer switches of TF32 were used: torch tells neither, then."""
+    """The value; None if both the older and the newer TF32 settings were used, because torch then returns neither."""
     try:
         return read()
     except RuntimeError:
@@ -100,7 +100,7 @@ def _told(read: Callable[[], Any]) -> Any:
 
 
 def _setting(value: Any) -> Setting:
-    """A value as a trace has it."""
+    """A value as stored in a trace."""
     if isinstance(value, tuple):  # Whether something is allowed, and whether in a split reduction, too.
         value = value[0]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -117,9 +117,9 @@ def _cuda_seed() -> int | None:
 
 
 def _default_device() -> str:
-    """Where tensors are made, as the innermost `with torch.device(...)` or `torch.set_default_device` has it.
+    """The default device, as set by the innermost `with torch.device(...)` or `torch.set_default_device`.
 
-    Both put a mode on the stack. `torch.get_default_device` may make a tensor to find out the number of the device.
+    Both push a mode. `torch.get_default_device` is not used, because it may create a tensor to find the device index.
     """
     for depth in reversed(range(torch._C._len_torch_function_stack())):
         mode = torch._C._get_function_stack_at(depth)
@@ -129,7 +129,7 @@ def _default_device() -> str:
 
 
 def autocast_now() -> str | None:
-    """The devices that autocast is on for, each with its dtype; None if it is off."""
+    """The devices for which autocast is on, each with its dtype; None if it is off."""
     is_any_enabled = getattr(torch._C, "_is_any_autocast_enabled", None)
     if is_any_enabled is not None and not is_any_enabled():
         return None

@@ -1,16 +1,16 @@
-"""How a thread trains: with optimizers, or by hand."""
+"""How a thread trains: with optimizers or by hand."""
 
 from __future__ import annotations
 
 
 class Training:
-    """How a thread trains what it uses: with optimizers, or by hand.
+    """How a thread trains its models: with optimizers or by hand.
 
     Attributes:
         has_optimizer: whether an optimizer has stepped.
-        is_by_hand: whether a step by hand was seen, and none of an optimizer since.
-        is_step_due: whether a change would end a step by hand: a backward pass has come before it.
-        backward_passes: how many there were while neither of the first two was known.
+        is_by_hand: whether a manual step was seen, and no optimizer step since.
+        is_step_due: whether the next change ends a manual step, because a backward pass preceded it.
+        backward_passes: the number of backward passes while neither of the first two was known.
     """
 
     __slots__ = ("backward_passes", "has_optimizer", "is_by_hand", "is_step_due")
@@ -20,7 +20,7 @@ class Training:
         self.backward_passes = 0
 
     def go_on_from(self, other: Training) -> None:
-        """Go on with a model that another thread has trained so far: the step that is due there is due here."""
+        """Take over a model that another thread has trained so far. A step that is due there becomes due here."""
         self.has_optimizer |= other.has_optimizer
         self.is_step_due |= other.is_step_due
         other.is_step_due = False

@@ -1,4 +1,4 @@
-"""Which steps are recorded, which parameters and buffers are watched, and of what there are statistics."""
+"""The settings of which iterations, parameters, buffers and statistics are recorded."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class Watch(msgspec.Struct, frozen=True, gc=False):
-    """What was asked for of a module, and of all below it that were not asked for anything else.
+    """The settings of a module, and of its submodules without settings of their own.
 
-    An iteration ends with each step of the optimizer that steps most often (of two that take turns, the first): in a
-    program with several optimizers, whatever happens between two of its steps belongs to the same iteration.
+    An iteration ends with each step of the optimizer that steps most often (the first one, if two alternate). In a
+    program with several optimizers, everything between two of its steps belongs to the same iteration.
 
     Args:
-        first: iterations at the start that are all recorded.
-        every: after those, each `every`-th is.
-        include: globs of the parameters and buffers that are watched; none given, all are.
-        exclude: globs of those that are not.
-        statistics: of what there are statistics (see `kept_statistics`).
-        flow: whether the tests and loops of its code are recorded.
+        first: the number of iterations at the start that are all recorded.
+        every: after those, every `every`-th iteration is recorded.
+        include: globs for the parameters and buffers that are watched; if empty, all are.
+        exclude: globs for those that are not.
+        statistics: what there are statistics of (see `kept_statistics`).
+        flow: whether the conditions and loops of its code are recorded.
     """
 
     first: int = 0
@@ -37,7 +37,7 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def wants_outputs(self) -> bool:
-        """Whether there are statistics of what modules put out."""
+        """Whether there are statistics of module outputs."""
         return self.statistics != STATE
 
     @property
@@ -46,13 +46,13 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
         return self.statistics == ALL
 
     def records(self, iteration: int) -> bool:
-        """Whether what happens in `iteration`, counted from 0, is recorded."""
+        """Whether `iteration`, counted from 0, is recorded."""
         return iteration < self.first or (iteration - self.first) % self.every == 0
 
     def chooses(self, name: str) -> bool:
-        """Whether the tensor of state `name`, of the root's name and the `state_dict` name, is watched.
+        """Whether the state tensor `name` (the root's name and the `state_dict` name) is watched.
 
-        A glob may be written for the whole name ("model.encoder.*") or without the root's ("encoder.*").
+        A glob may match the full name ("model.encoder.*") or the name without the root's ("encoder.*").
         """
         names = (name, name.partition(".")[2])
         return (not self.include or _matches(names, self.include)) and not _matches(names, self.exclude)

@@ -1,1 +1,1 @@
-"""The process that is traced: its launch, its forks, its signals, and threads beside the program's."""
+"""The traced process: its launch, forks and signals, and our background threads."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class AfterImport(MetaPathFinder, Loader):
-    """Calls back once a module has been imported, and is gone."""
+    """Calls back once a module has been imported, then removes itself."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        """Call `then` with the module `name` as soon as that has been imported: now, if it has been."""
+        """Call `then` with the module `name` once it has been imported, or now if it already has."""
         self._name = name
         self._then = then
         self._loader: Any = None
@@ -27,7 +27,7 @@ class AfterImport(MetaPathFinder, Loader):
             sys.meta_path.insert(0, self)
 
     def give_up(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -37,7 +37,7 @@ class AfterImport(MetaPathFinder, Loader):
         path: Sequence[str] | None,  # noqa: ARG002  The protocol's.
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """The module's own way of being loaded, with this object before it."""
+        """The module's own spec, with this object as loader around the original one."""
         if fullname != self._name:
             return None
         self.give_up()
@@ -47,7 +47,7 @@ class AfterImport(MetaPathFinder, Loader):
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """What the module's own loader makes."""
+        """The module as created by its own loader."""
         created: ModuleType | None = self._loader.create_module(spec)
         return created
 

@@ -1,4 +1,4 @@
-"""A thread beside the program's that the program does not meet."""
+"""A background thread that is invisible to the program."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 _OF_THE_CODE_THAT_RUNS: Final = frozenset(
     {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"},
 )
-"""Signals that come to the thread whose code has raised them."""
+"""Signals that are delivered to the thread whose code caused them."""
 
 
 class BackgroundThread:
-    """Runs a function beside the program, which may end meanwhile.
+    """Runs a function in the background. The program may end before it does.
 
-    `threading` is not told: a program that lists its threads, or waits until there are no others, finds none of ours,
-    and its `threading.setprofile` and `settrace` are not for it. It takes no signals: one that the program has blocked
-    in all of its threads is to wait until the program takes it.
+    The thread is not registered in `threading`. A program that lists its threads, or waits for all others to end, does
+    not find it, and `threading.setprofile` and `settrace` do not affect it. It takes no signals, so a signal that the
+    program has blocked in all of its threads stays pending.
 
-    So the function must not ask for `threading.current_thread()`, which would add the thread to the list.
+    The function must not call `threading.current_thread()`, which would register the thread.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ class BackgroundThread:
                 is_running.acquire()
 
     def _run(self, is_running: _thread.LockType) -> None:
-        """Python before 3.13 releases the lock of `_set_sentinel` as the last thing of the thread."""
+        """Run the function. Python before 3.13 releases the lock of `_set_sentinel` when the thread ends."""
         self._ident = _thread.get_ident()
         handle = _thread._set_sentinel()  # type: ignore[attr-defined]
         handle.acquire()
@@ -58,11 +58,11 @@ class BackgroundThread:
         self._function()
 
     def is_current(self) -> bool:
-        """Whether it is this thread that asks."""
+        """Whether this is the calling thread."""
         return self._ident == _thread.get_ident()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the thread has ended, or the time is over; not at all for one that has not been started."""
+        """Wait until the thread has ended or the time is up. Returns at once if it has not been started."""
         if self._handle is None:
             return
         if hasattr(_thread, "start_joinable_thread"):
@@ -73,7 +73,7 @@ class BackgroundThread:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Block what a thread started here is to block as well, where the system has such a thing."""
+    """Block the signals that a thread started here should inherit as blocked, on systems that support it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

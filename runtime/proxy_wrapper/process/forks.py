@@ -1,4 +1,4 @@
-"""Locks and `os.fork`, which copies the one thread that calls it, and locks as they are."""
+"""Keeps locks usable across `os.fork`, which copies only the calling thread, but locks in any state."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 from typing import Final
 
 _PATIENCE_S: Final = 5.0
-"""How long a fork waits for another thread to finish with what the lock guards."""
+"""How long a fork waits for another thread to release the lock."""
 
 
 def hold_while_forking(lock: threading.RLock) -> None:
-    """From now on, let the thread that forks hold `lock` meanwhile, so that the child finds it free and all in order.
+    """From now on, hold `lock` during each fork, so that the child finds it free and what it guards consistent.
 
-    A thread that does not let go of it in time keeps it in the parent; in the child, where there is no such thread, it
-    is free.
+    If another thread does not release it in time, it keeps the lock in the parent. In the child, where that thread does
+    not exist, the lock is reset.
     """
     if not hasattr(os, "register_at_fork"):
         return

@@ -1,4 +1,4 @@
-"""Folders that git leaves out of commits."""
+"""Folders that git ignores."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def keep_out_of_commits(folder: Path) -> None:
-    """Have git ignore what lies in `folder`, this file of ours included.
+    """Make git ignore everything in `folder`, including the file written here.
 
-    Where that cannot be written, nothing else is lost: a trace is as good without.
+    If that file cannot be written, the trace is still complete.
     """
     with contextlib.suppress(OSError), (folder / ".gitignore").open("x", encoding="ascii") as file:
         file.write("*\n")

@@ -1,1 +1,1 @@
-"""What runs in a program that `instrument run` has started: it puts right what Python could not know."""
+"""Code that runs inside a program started by `instrument run`, and corrects what Python could not know."""

@@ -1,4 +1,4 @@
-"""Files whose code is in memory: they are imported, and run, with models under proxies."""
+"""Files whose code is in memory. They are imported and run with proxied models."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class InMemoryFiles:
-    """The code that is to run in place of what some files say."""
+    """The code that is to run in place of the content of some files."""
 
     def __init__(self, files: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Take the files.
 
         Args:
-            files: by path, with all links followed: the SHA-256 of what the file must hold, and its code, marshalled.
+            files: by resolved path, the SHA-256 of the file's expected content, and its marshalled code.
         """
         self.files = dict(files)
-        # Programs import thousands of files: most are told apart without a question to the operating system.
+        # Programs import thousands of files. Most are ruled out by name, without a system call.
         self._names = frozenset(os.path.basename(path) for path in files)  # noqa: PTH119
 
     def code_of(self, path: str) -> CodeType | None:
-        """The code of the file `path`, under that name; None if it is another file, or has changed since."""
+        """The code of the file `path`, under that name; None if it is not one of the files, or has changed."""
         if os.path.basename(path) not in self._names:  # noqa: PTH119
             return None
         real = os.path.realpath(path)
@@ -43,7 +43,7 @@ class InMemoryFiles:
         return _renamed(marshal.loads(code), path)
 
     def install(self) -> None:
-        """Let imports find them, by whichever name and finder."""
+        """Make imports use them, by whichever name and finder."""
         original = importlib.machinery.SourceFileLoader.get_code
         code_of = self.code_of
 
@@ -68,6 +68,6 @@ class InMemoryFiles:
 
 
 def _renamed(code: CodeType, path: str) -> CodeType:
-    """Code, and all code within it, as that of the file `path`."""
+    """`code` and all code nested in it, with `path` as its file."""
     within = tuple(_renamed(each, path) if hasattr(each, "co_code") else each for each in code.co_consts)
     return code.replace(co_filename=path, co_consts=within)

@@ -1,4 +1,4 @@
-"""The last line of a program that `instrument run` runs: what was found, where the trace is, what to type next."""
+"""The last line printed for `instrument run`: what was found, where the trace is, and what to type next."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _READER: Final = "import sys; sys.path[:] = {path!r}; from proxy_trace.summary.l
 
 
 class LastLine:
-    """Says the last line when this process ends; the processes that it forks say none.
+    """Prints the last line when this process ends. Processes forked from it print none.
 
-    A process of its own reads the trace and says it. This one loads nothing for it: how a program ends, that is whether
-    a `KeyboardInterrupt` ended it, Python forgets when anything is compiled.
+    A separate process reads the trace and prints the line. This one must not load anything for it: Python forgets that
+    a `KeyboardInterrupt` ended the program when it compiles any code.
     """
 
     def __init__(self, logdir: str, shown_logdir: str, hint: str) -> None:
@@ -39,21 +39,21 @@ class LastLine:
         self._executable = sys.executable
 
     def install(self) -> None:
-        """Say it at the end; as the first to be registered, this is the last to be called."""
+        """Print it at the end. The function registered first is called last."""
         atexit.register(self.say)
         original = os._exit
 
         def _exit(status: int) -> Any:
             proxies = sys.modules.get("proxy_wrapper.proxy")
             if proxies is not None and os.getpid() == self._pid:
-                proxies.flush()  # Else what was recorded last, or all of it, would not be in the trace yet.
+                proxies.flush()  # Else the last events, or all of them, would not be in the trace yet.
             self.say(has_ended=False)
             original(status)
 
         os._exit = _exit
 
     def say(self, *, has_ended: bool = True) -> None:
-        """Say the line, once; `has_ended` if this process has written the end of its trace."""
+        """Print the line, once. `has_ended` says whether this process has written the end of its trace."""
         if os.getpid() != self._pid:
             return
         self._pid = 0
@@ -63,7 +63,7 @@ class LastLine:
             told = {**self._told, "run": run, "waits": has_ended}
             program = _READER.format(path=self._path, told=told)
             to_null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            actions = [to_null, (os.POSIX_SPAWN_DUP2, 2, 1)]  # It says it on its standard output, which is our error.
+            actions = [to_null, (os.POSIX_SPAWN_DUP2, 2, 1)]  # Its standard output is our standard error.
             command = [self._executable, "-c", program]
             child = os.posix_spawn(self._executable, command, os.environ, file_actions=actions, setsigmask=())
             os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""A file that has no name, and is gone with the last process that has it open."""
+"""An anonymous file, which disappears with the last process that has it open."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 
 def open_memory_file(content: bytes) -> int:
-    """The number of an open file that holds `content`; whoever is to inherit it must be told so.
+    """The descriptor of an open file that holds `content`. A child process does not inherit it by default.
 
     Raises:
-        OSError: if the system has no room.
+        OSError: if the system has no room for it.
     """
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("instrument")
@@ -25,7 +25,7 @@ def open_memory_file(content: bytes) -> int:
 
 
 def take_memory_file(number: int) -> bytes:
-    """What the open file `number` holds; it is closed.
+    """The content of the open file with descriptor `number`, which is closed.
 
     Raises:
         OSError: if there is no such file.

@@ -1,7 +1,7 @@
-"""The start of a program that `instrument run` runs: what Python took from the name of its file is put right.
+"""The start of a program run by `instrument run`. It corrects what Python derived from the name of the file.
 
-Python was started with a file of code that lies in memory. From here on nothing tells the program from one that was
-started as `python train.py`: its arguments, `__file__`, `__loader__` and the folder where imports begin are those.
+Python was started with a file of code in memory. From here on, the program looks as if started by `python train.py`: it
+has the same arguments, `__file__`, `__loader__` and first folder for imports.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from proxy_wrapper.running.started_processes import CHILD, TYPED_NAME, MainProgr
 
 
 class Message(TypedDict):
-    """What `instrument run` tells.
+    """The message from `instrument run`.
 
     Attributes:
-        module: the module that is run as `python -m` does, "" for a script; "__main__" for a folder or an archive.
-        script: the script, with all links followed; "" for a module.
-        search: where the imports begin: the script's folder; "" for the folder where a module is started.
-        flags: the options that Python was given.
+        module: the module to run as `python -m` would; "" for a script; "__main__" for a folder or an archive.
+        script: the resolved path of the script; "" for a module.
+        search: the first folder for imports: the script's; "" for the current one, for a module.
+        flags: the options passed to Python.
         files: see `InMemoryFiles`.
-        logdir: the folder of the trace, or the file of a text log; absolute.
-        shown_logdir: the same, as the user would type it.
-        hint: what to say if nothing is traced.
-        is_quiet: whether to say nothing at the end.
+        logdir: the absolute path of the trace's folder, or of a text log.
+        shown_logdir: the same path as the user would type it.
+        hint: what to print if nothing is traced.
+        is_quiet: whether to print nothing at the end.
     """
 
     module: str
@@ -45,7 +45,7 @@ class Message(TypedDict):
 
 
 def begin(message: bytes) -> None:
-    """Let the main program, a script, be as if it were run from its file."""
+    """Make the main program, a script, look as if run from its file."""
     told, name = _begin(message)
     path = name if os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118
     main = vars(sys.modules["__main__"])
@@ -55,10 +55,10 @@ def begin(message: bytes) -> None:
 
 
 def begin_module(message: bytes) -> tuple[Any, ...]:
-    """The arguments of the function of `runpy` that runs a module as the main program.
+    """The arguments for the `runpy` function that runs a module as the main program.
 
     Raises:
-        SystemExit: if there is no such module, as `python -m` says it.
+        SystemExit: if there is no such module, with the same message as `python -m`.
     """
     import runpy
 
@@ -81,12 +81,12 @@ def begin_module(message: bytes) -> tuple[Any, ...]:
 
 
 def begin_child(number: int) -> None:
-    """Let a process that `multiprocessing` has started find the files that are in memory in its parent."""
+    """Make a process started by `multiprocessing` use the files that its parent has in memory."""
     _install(marshal.loads(take_memory_file(number)), MainProgram(b"", "", ""))
 
 
 def _begin(message: bytes) -> tuple[Message, str]:
-    """Put right what is the same for scripts and modules; gives the message, and the name as it was typed."""
+    """Make the corrections common to scripts and modules. Returns the message, and the name as typed by the user."""
     told: Message = marshal.loads(message)
     options: dict[str, Any] = sys._xoptions
     name, is_child = str(options.pop(TYPED_NAME)), options.pop(CHILD, False)

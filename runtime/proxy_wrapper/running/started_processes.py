@@ -1,8 +1,8 @@
-"""Lets the processes that a program starts have its files in memory, too.
+"""Passes the files in memory on to the processes that a program starts.
 
-A process that is forked has them anyway. One that `multiprocessing` starts anew imports the main program of its parent,
-by its path or by its name: it is told of the files before. One that is to run the same program, as Lightning starts its
-further ranks, is started as this one was; and so is this process, when the program executes itself anew.
+A forked process has them anyway. One spawned by `multiprocessing` imports the main program of its parent, by path or by
+name, and gets the files before that. One that runs the same program, as Lightning starts its further ranks, is started
+in the same way as this process. So is this process if the program re-executes itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from proxy_wrapper.running.in_memory_files import InMemoryFiles
 
 TYPED_NAME: Final = "instrument"
-"""The `-X` option that gives the script, or the module, as it was typed; so lists of processes show it, too."""
+"""The `-X` option with the script or module as typed by the user, which lists of processes then show."""
 
 CHILD: Final = "instrument-child"
-"""The `-X` option of a program that is started by the same program; its end is not the end."""
+"""The `-X` option of a program started by the same program. Its end is not the end of the run."""
 
 _OF_MULTIPROCESSING: Final = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import")
-"""How the command of a process begins that is to run the program's code; those that only keep its books, need none."""
+"""The beginnings of commands that will run the program's code. Bookkeeping processes do not need the files."""
 
 _WITH_VALUE: Final = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 """Options of Python whose value is the next argument."""
@@ -36,9 +36,9 @@ class MainProgram(NamedTuple):
     """The program that runs in this process.
 
     Attributes:
-        code: the file of code that Python was started with; empty in a process that `multiprocessing` has started.
-        module: the module that is run as `python -m` does; "" for a script.
-        path: the script, with all links followed.
+        code: the file of code with which Python was started; empty in a process started by `multiprocessing`.
+        module: the module that is run as with `python -m`; "" for a script.
+        path: the resolved path of the script.
     """
 
     code: bytes
@@ -47,15 +47,15 @@ class MainProgram(NamedTuple):
 
 
 class StartedProcesses:
-    """Hands the files in memory down to the processes that this one starts."""
+    """Passes the files in memory on to the processes that this one starts."""
 
     def __init__(self, files: InMemoryFiles, program: MainProgram) -> None:
-        """Hand down `files`, and where `program` itself is started, that."""
+        """Take the `files` to pass on, and the `program` to pass on where it starts itself."""
         self._files = files
         self._program = program
 
     def install(self) -> None:
-        """Hand them down from now on: to what `subprocess` and `multiprocessing` start, and `os.exec*` executes."""
+        """Pass them on from now on, to what `subprocess` and `multiprocessing` start and `os.exec*` executes."""
         import _posixsubprocess
 
         module: Any = _posixsubprocess
@@ -95,12 +95,12 @@ class StartedProcesses:
         return execute
 
     def _told(self, arguments: Sequence[Any], folder: Any, *, in_place: bool) -> tuple[list[Any], int] | None:
-        """The command with the files in memory, and the number of the file that holds them; None for any other command.
+        """The command with the files in memory, and the descriptor that holds them; None for any other command.
 
         Args:
             arguments: the command.
-            folder: where it is to run; None for here.
-            in_place: whether this process executes it, and no other.
+            folder: where it is to run; None for the current folder.
+            in_place: whether it replaces this process.
         """
         try:
             texts = [os.fsdecode(each) for each in arguments]
@@ -121,7 +121,7 @@ class StartedProcesses:
         return [*before, *options, f"/dev/fd/{number}", *arguments[place + 1 :]], number
 
     def _place_of_itself(self, texts: Sequence[str], folder: str) -> tuple[int, str] | None:
-        """Where in a command the name of this very program stands, and that name; None if it is another command."""
+        """The position of this program's name in a command, and the name; None if it is another command."""
         module, path = self._program.module, self._program.path
         if not self._program.code or not texts or not _is_this_python(texts[0]):
             return None
@@ -140,7 +140,7 @@ def _is_this_python(path: Any) -> bool:
 
 
 def _end_of_options(texts: Sequence[str]) -> int:
-    """Where the options of Python end in a command: at `-m`, or at what is to be run."""
+    """The position where Python's options end in a command: at `-m`, or at what is to be run."""
     place = 1
     while place < len(texts) and texts[place].startswith("-") and texts[place] not in ("-m", "-c", "-", "--"):
         place += 2 if texts[place] in _WITH_VALUE else 1
@@ -148,7 +148,7 @@ def _end_of_options(texts: Sequence[str]) -> int:
 
 
 def _place_of_program(texts: Sequence[str]) -> int | None:
-    """Where in a command the program stands that `multiprocessing` starts; None if it is another command."""
+    """The position of the program that `multiprocessing` starts in a command; None if it is another command."""
     for place in range(2, len(texts)):
         if texts[place - 1] == "-c":
             return place if texts[place].startswith(_OF_MULTIPROCESSING) else None

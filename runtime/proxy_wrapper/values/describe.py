@@ -1,4 +1,4 @@
-"""Tensors in words: "float32[64, 1, 28, 28]", or the name of a parameter or buffer."""
+"""Describes tensors: "float32[64, 1, 28, 28]", or the name of a parameter or buffer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 _CACHE_LIMIT: Final = 8192
 PLAIN: Final = (torch.Tensor, Parameter)
-"""The types of tensor that run no code but torch's own."""
+"""The types of tensors that run only torch's own code."""
 
 
 def say_plainly(value: object) -> str:
-    """What a trace says of a value that is no tensor: a number, a truth value or None itself, else its type.
+    """The description of a value that is not a tensor: a number, boolean or None as it is, else its type.
 
-    Nothing that somebody may have written: a text may be secret. No code of the program runs, such as the `__str__` of
-    an enumeration of numbers.
+    Strings are never shown, because they may be secret. No code of the program runs, such as the `__str__` of an
+    `IntEnum`.
     """
     if value is None or isinstance(value, bool):
         return str(value)
@@ -30,12 +30,12 @@ def say_plainly(value: object) -> str:
 
 
 def is_plain(tensor: object) -> bool:
-    """Whether reading attributes of `tensor` runs no code but torch's own: its type is no subclass."""
+    """Whether `tensor` is not of a subclass, so that reading its attributes runs only torch's own code."""
     return type(tensor) in PLAIN
 
 
 class Describer:
-    """Describes tensors by dtype and shape, and remembers the words."""
+    """Describes tensors by dtype and shape, and caches the descriptions."""
 
     def __init__(self) -> None:
         self._words: dict[torch.dtype, dict[torch.Size, str]] = {}
@@ -43,7 +43,7 @@ class Describer:
     def describe(self, tensor: torch.Tensor) -> str:
         """The dtype and shape of any tensor, such as "float32[2, 3]", "float32[]" for a scalar.
 
-        A subclass of tensor that has shape and dtype of its own making is asked below its `__torch_function__`.
+        A tensor subclass with its own shape and dtype is read without its `__torch_function__`.
         """
         if type(tensor) in PLAIN:
             try:
@@ -88,8 +88,8 @@ def find_tensors(values: Iterable[Any]) -> list[torch.Tensor]:
 def visit_tensors(value: Any, visit: Callable[[torch.Tensor], object], depth: int = 4) -> None:
     """Call `visit` with each tensor in `value`, looking into lists, tuples and dicts down to `depth`.
 
-    Only the built-in containers and their subclasses that iterate as they do are opened, so that no code of the
-    program runs; what a data class or another object holds is reached through its `__dict__` one level down.
+    Lists, tuples, dicts and their subclasses are iterated by the methods of the built-in types, so that no code of the
+    program runs. Dataclasses are read through their `__dict__`. Other objects are skipped.
     """
     if isinstance(value, torch.Tensor):
         visit(value)

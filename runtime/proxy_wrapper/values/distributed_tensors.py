@@ -1,4 +1,4 @@
-"""What one process has of a `DTensor`: its own part, and which part that is. Nothing here communicates."""
+"""The shard of a `DTensor` in this process, and its placement. Nothing here communicates."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def placements_of(tensor: torch.Tensor) -> str:
-    """How a `DTensor` lies over the processes, a word for each dimension of its mesh; "" for any other tensor.
+    """How a `DTensor` is distributed, with a term for each dimension of its mesh; "" for any other tensor.
 
-    "Replicate()", or "Shard(0)[1/4]" where this process has the second of four parts along dimension 0. Processes for
-    which this is the same hold the same values.
+    "Replicate()", or "Shard(0)[1/4]" if this process has the second of four shards along dimension 0. Processes with
+    equal placements hold the same values.
     """
     if is_plain(tensor) or not _is_distributed(tensor):
         return ""

@@ -1,7 +1,7 @@
 """Minimum, maximum, norm, non-finite count and fingerprint of tensors on the CPU: in one pass, or by torch's functions.
 
-Here is one rule for both. A zero is written without its sign, which depends on the order of comparisons. The norm of
-single precision and less is infinite where the sum of squares is too large for that, as torch has it.
+Both follow the same rules. A zero has no sign, because its sign would depend on the order of comparisons. For single
+precision and below, the norm is infinite if the sum of squares overflows, as in torch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.values.one_pass import Extent
 
 library: OnePass | None = load()
-"""What tensors are read with; None where it was not compiled."""
+"""The library that reads tensors; None if it was not compiled."""
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
 
@@ -45,22 +45,22 @@ _PIECE: Final = 1 << 14
 _LARGEST_FLOAT: Final = torch.finfo(torch.float32).max
 
 _QUICK: Final = 1 << 15
-"""Up to this many elements torch sums up in one thread, and a call takes longer than that. Beyond, its sum is as fast
-as the library's count."""
+"""Up to this many elements, torch sums in one thread, and the overhead of its call dominates. Beyond, its sum is as
+fast as the library's count."""
 
 
 def is_compiled() -> bool:
-    """Whether tensors are read by the library, which takes less time."""
+    """Whether tensors are read by the library, which is faster."""
     return library is not None
 
 
 def extents(tensors: Sequence[torch.Tensor]) -> Iterable[Extent]:
     """The extent of each tensor, in order.
 
-    To be called, as all here, where neither modes nor autograd see it.
+    Like everything here, call it where no mode is active and autograd is off.
 
     Args:
-        tensors: on the CPU, strided, with elements, of floating dtypes that torch reduces, integers or truth values.
+        tensors: strided, non-empty tensors on the CPU, of floating dtypes that torch reduces, integers or booleans.
     """
     if library is None:
         return map(_by_torch, tensors)
@@ -79,9 +79,9 @@ def fingerprint_of(parts: Sequence[torch.Tensor]) -> int:
 
 
 def count_nonfinite(tensor: torch.Tensor) -> int:
-    """How many elements of a tensor are NaN or infinite: one on the CPU, of a dtype, real or complex, that has a sum.
+    """The number of NaN and infinite elements of a CPU tensor, of a real or complex dtype that torch can sum.
 
-    A sum is finite unless an element is not, or it overflows; only then are the elements looked at.
+    A sum is finite unless an element is not, or the sum overflows. Only then are the elements checked.
     """
     if is_quickly_counted(tensor):
         return library.count_nonfinite(tensor)  # type: ignore[union-attr]
@@ -92,7 +92,7 @@ def count_nonfinite(tensor: torch.Tensor) -> int:
 
 
 def is_quickly_counted(tensor: torch.Tensor) -> bool:
-    """Whether the library is the quickest way to the non-finite elements of a tensor on the CPU."""
+    """Whether the library is the fastest way to count the non-finite elements of a CPU tensor."""
     return library is not None and tensor.dtype in KINDS and numel(tensor) <= _QUICK and is_contiguous(tensor)
 
 
@@ -101,14 +101,14 @@ def _count_nonfinite(tensor: torch.Tensor) -> int:
 
 
 def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with the same elements that lies in memory as the library reads it; itself if it does."""
+    """A tensor with the same elements in the memory layout that the library needs; `tensor` itself if it has it."""
     return contiguous(resolve_neg(tensor))
 
 
 def _by_torch(tensor: torch.Tensor) -> Extent:
     tensor = _laid_out(tensor)
     values = view(tensor if is_floating_point(tensor) else convert(tensor, torch.float64), (-1,))
-    low, high = map(item, aminmax(values))  # Faster than an `amin` and an `amax`, which go over the memory twice.
+    low, high = map(item, aminmax(values))  # Faster than `amin` and `amax`, which read the memory twice.
     nonfinite = 0
     if not (math.isfinite(low) and math.isfinite(high)):
         nonfinite = _count_nonfinite(values)
@@ -116,7 +116,7 @@ def _by_torch(tensor: torch.Tensor) -> Extent:
 
 
 def _norm(values: torch.Tensor) -> float:
-    """The L2 norm of a flat tensor, from those of its pieces: torch adds up float32 in float32, and so loses digits."""
+    """The L2 norm of a flat tensor, from those of its pieces, because torch loses digits when it sums in float32."""
     squares_dtype = torch.float32 if values.dtype in _NARROW else values.dtype
     norms = list(foreach_norm(split(values, _PIECE), 2, squares_dtype))
     if len(norms) > 1:

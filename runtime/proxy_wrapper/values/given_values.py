@@ -1,4 +1,4 @@
-"""Statistics of tensors of any kind, as calls and attributes give them; and which tensors a call has changed."""
+"""Statistics of tensors of any kind in calls and attributes, and detection of tensors changed by a call."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _UNINITIALIZED: Final = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
     | {"empty_quantized", "resize_", "resize_as_", "resize_as_sparse_"}
 )
-"""What leaves in a tensor whatever there was in memory, which is no value of the program's."""
+"""Functions that return uninitialised memory, whose content is not a value of the program."""
 
 _SMALL_BUFFER: Final = 1 << 16
-"""Up to this many elements a buffer that a call takes is compared before and after it: `batch_norm` changes running
-statistics behind the version count."""
+"""Buffers of up to this many elements are compared before and after a call that takes them, because `batch_norm`
+changes running statistics without the version count."""
 
 
 def leaves_uninitialized(target: str) -> bool:
-    """Whether a function or method of torch, given by its name, gives back memory as it found it."""
+    """Whether a torch function or method, given by its name, returns uninitialised memory."""
     return target.rpartition(".")[2] in _UNINITIALIZED
 
 
 def statistics_of(tensors: Sequence[torch.Tensor]) -> tuple[PendingOr, ...]:
-    """Statistics of each tensor: None for one without values that can be read. To be called anywhere.
+    """Statistics of each tensor; None if its values cannot be read. May be called anywhere.
 
-    Never raises: whatever kinds of tensors torch has, and will have, one that cannot be summed up has none.
+    Never raises. A tensor of any kind, now or in future versions of torch, has None if it cannot be summarised.
     """
-    if len(tensors) == 1:  # As most calls give.
+    if len(tensors) == 1:  # The common case.
         quick = quickly_summarized(tensors[0])
         if quick is not None:
             return (quick,)
@@ -61,22 +61,22 @@ def _statistics_of_one(tensor: torch.Tensor) -> PendingOr:
 
 
 def _raise_signal(error: Exception) -> None:
-    """Raise what a signal handler of the program has raised while our code ran."""
+    """Raise `error` if a signal handler of the program raised it while our code ran."""
     if comes_from_signal_handler(error):
         raise error
 
 
 class CallMarks:
-    """What tells, after a call, which of the tensors that it was given it has changed in place."""
+    """Finds out, after a call, which of its arguments it changed in place."""
 
     __slots__ = ("_buffers", "_tensors", "_versions")
 
     def __init__(self, tensors: Sequence[torch.Tensor], states: Mapping[int, StateEntry]) -> None:
-        """Look at tensors right before a call is given them; they are held until this is gone.
+        """Look at the tensors right before a call. They are kept alive as long as this object.
 
         Args:
-            tensors: those among its arguments.
-            states: the entries of parameters and buffers by the `id` that their tensors had last.
+            tensors: the tensors among the arguments.
+            states: the entries of parameters and buffers by the last known `id` of their tensors.
         """
         self._tensors = tensors
         self._versions = list(map(version_of, tensors))
@@ -89,7 +89,7 @@ class CallMarks:
         self._buffers = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}
 
     def changed(self, given_back: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
-        """Those that have changed, by their positions, less those that are given back by the call."""
+        """The tensors that have changed, by position, except those returned by the call."""
         known = {id(tensor) for tensor in given_back}
         buffers = list(self._buffers)
         now = dict(zip(buffers, self._bits(buffers), strict=True)) if buffers else {}

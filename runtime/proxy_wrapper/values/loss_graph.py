@@ -1,7 +1,7 @@
-"""Reads off the autograd graph how a loss is computed: from the loss back to what the model put out.
+"""Reads from the autograd graph how a loss is computed: from the loss back to the model's output.
 
-Where the model ends is told by sequence numbers: autograd numbers its nodes as they are made, so those up to that of
-the model's output were made inside of it. Reading the graph makes no node and changes none.
+Sequence numbers show where the model ends. Autograd numbers its nodes in order of creation, so nodes with numbers up to
+that of the model's output were created inside it. Reading the graph neither creates nor changes a node.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     import torch
 
 MOST_NODES: Final = 24
-"""How many nodes of a graph are read at most: a loss has three to ten."""
+"""The maximum number of nodes read from a graph. A loss has three to ten."""
 
 _MOST_INSIDE: Final = 4
-"""How many nodes inside the model are read on a way back: enough to see through a few views what it ended with."""
+"""The maximum number of nodes inside the model on a path: enough to find its last operation behind a few views."""
 
 _MOST_BELOW: Final = 4
-"""How many nodes are read below one: a stack or a sum of many has as many of one sort."""
+"""The maximum number of nodes read below one. A stack or sum of many tensors has many similar ones."""
 
 _LEAF: Final = "torch::autograd::AccumulateGrad"
 
 
 def last_node_of(outputs: Iterable[torch.Tensor]) -> int:
-    """The sequence number of the node that was made last for what a model put out; -1 if there is none.
+    """The highest sequence number of the nodes of a model's outputs; -1 if there is none.
 
-    To be called where no function mode sees it. A view of something that was written to is left out: to ask for its
-    node would make a new one, earlier than the program does.
+    Call it where no function mode is active. A view whose base was changed in place is skipped, because reading its
+    node would create a new one, earlier than the program does.
     """
     found = -1
     for output in outputs:
@@ -45,13 +45,13 @@ def last_node_of(outputs: Iterable[torch.Tensor]) -> int:
 
 
 def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
-    """The nodes of a loss, breadth first, the leaves left out.
+    """The nodes of a loss in breadth-first order, without leaves.
 
-    To be called where no function mode sees it, right before a backward pass begins with `loss`.
+    Call it where no function mode is active, right before a backward pass on `loss` begins.
 
     Args:
-        loss: what a backward pass begins with.
-        last_of_model: the sequence number of the last node inside the model; -1 if that is not known.
+        loss: the tensor on which a backward pass is called.
+        last_of_model: the sequence number of the last node inside the model; -1 if unknown.
     """
     if loss.grad_fn is None:
         return (LossNode(_LEAF.rpartition(":")[2], tuple(loss.shape)),)
@@ -84,7 +84,7 @@ def _sequence_number(node: Any) -> int:
 
 
 def _shape(node: Any) -> Sequence[int]:
-    """The shape of what the call of a node gave, which is that of the gradient that it takes."""
+    """The shape of a node's forward result, which is also that of its incoming gradient."""
     metadata = getattr(node, "_input_metadata", None)  # Not in the oldest versions that are supported.
     if not metadata:
         return ()

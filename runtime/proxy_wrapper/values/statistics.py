@@ -1,8 +1,8 @@
 """Minimum, maximum, norm, non-finite count and fingerprint of tensors.
 
-Nothing here draws a random number, makes an autograd node, writes to a tensor that the program can see, or waits
-for an accelerator on the calling thread: on the CPU the numbers are read at once; elsewhere they stay on the
-device until the thread that writes the trace asks for them.
+Nothing here draws a random number, creates an autograd node, writes to a tensor that the program can see, or waits for
+an accelerator on the calling thread. On the CPU, the numbers are read at once. Elsewhere they stay on the device until
+the thread that writes the trace asks for them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.values.one_pass import Item
 
 MOST_DIMENSIONS: Final = 64
-"""As many as torch reduces. To read a tensor that has more ends with an error."""
+"""The largest number of dimensions that torch reduces. Reading a tensor with more raises an error."""
 
 _SINGLE_AND_DOUBLE: Final = (torch.float32, torch.float64)
 _count_dispatch_modes: Final = torch._C._len_torch_dispatch_stack
@@ -68,25 +68,25 @@ PendingOr: TypeAlias = Statistics | PendingStatistics | None
 Parts: TypeAlias = "tuple[torch.Tensor, ...]"
 
 _EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0))
-"""Those of a tensor without elements."""
+"""The statistics of a tensor without elements."""
 
 
 class Readable(NamedTuple):
-    """What there is to read of a tensor.
+    """The readable content of a tensor.
 
-    `values` is strided, and on the CPU of a real dtype that torch reduces. `parts` are the strided tensors that it lies
-    in as it is, the values last: the indices, too, of a sparse one.
+    `values` is strided and, on the CPU, of a real dtype that torch reduces. `parts` are the strided tensors that store
+    the tensor unchanged, values last. For a sparse tensor they include the indices.
     """
 
     values: torch.Tensor
     parts: Parts
 
 
-class unobserved:  # noqa: N801  A context manager is called as a function is.
-    """Run torch code that neither autograd, function modes nor dispatch modes see.
+class unobserved:  # noqa: N801  A context manager is called like a function.
+    """Run torch code unseen by autograd, function modes and dispatch modes.
 
-    `with unobserved() as readable` says whether values of tensors may be read at all (see `are_values_readable`).
-    Written out rather than composed, since every step and every module call enters one.
+    `with unobserved() as readable` tells whether values of tensors may be read at all (see `are_values_readable`). It
+    is not composed of other context managers, because every step and every module call enters one.
     """
 
     __slots__ = ("_functions", "_had_forward_gradients", "_had_gradients", "_modes")
@@ -123,16 +123,16 @@ class unobserved:  # noqa: N801  A context manager is called as a function is.
 
 
 def are_values_readable() -> bool:
-    """Whether reading a tensor's value now would leave the program as it is."""
+    """Whether a tensor's value can currently be read without affecting the program."""
     if _tracing_state() is not None or _transform() is not None:
         return False
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def has_values(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is an ordinary one with numbers in it: no subclass, not meta, quantized or nested.
+    """Whether `tensor` is an ordinary tensor with readable numbers: not of a subclass, meta, quantized or nested.
 
-    One of more dimensions than torch reduces counts as one without.
+    False for a tensor with more dimensions than torch reduces.
     """
     return (
         is_plain(tensor)
@@ -144,16 +144,16 @@ def has_values(tensor: torch.Tensor) -> bool:
 
 
 is_hosted: Final[Callable[[torch.Tensor], bool]] = attrgetter("is_cpu")
-"""Whether numbers can be read off a tensor without waiting for a device. No Python function: a call less."""
+"""Whether a tensor can be read without waiting for a device. Not a Python function, to save a call."""
 
 
 def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
     """Statistics of each tensor, in order.
 
-    To be called inside `unobserved`.
+    Call it inside `unobserved`.
 
     Args:
-        tensors: any shapes, dtypes and devices; None and tensors without readable values give None.
+        tensors: of any shapes, dtypes and devices. None and tensors without readable values give None.
 
     Returns:
         For tensors on the CPU, `Statistics`; for others `PendingStatistics`, each device's in one copy.
@@ -180,9 +180,9 @@ def summarize(tensors: Sequence[torch.Tensor | None]) -> list[PendingOr]:
 
 
 def quickly_summarized(tensor: torch.Tensor) -> Statistics | None:
-    """Statistics of a tensor that the library can read, as most can be; None for any other. To be called anywhere.
+    """Statistics of a tensor that the library can read, which is most tensors; else None. May be called anywhere.
 
-    As nothing of torch's computes here, there is little to be hidden from the program.
+    No torch function computes here, so there is little to hide from the program.
     """
     if extents.library is None or not are_values_readable():
         return None
@@ -192,9 +192,9 @@ def quickly_summarized(tensor: torch.Tensor) -> Statistics | None:
 
 
 def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
-    """The fingerprint of each tensor, as `summarize` gives it.
+    """The fingerprint of each tensor, as in `summarize`.
 
-    None for one that is on an accelerator, or has no values to read. To be called inside `unobserved`.
+    None for a tensor on an accelerator, or without readable values. Call it inside `unobserved`.
     """
     results: list[str | None] = [None] * len(tensors)
     for index, tensor in enumerate(tensors):
@@ -205,14 +205,14 @@ def bits_of(tensors: Sequence[torch.Tensor]) -> list[str | None]:
 
 
 def count_nonfinite(tensor: torch.Tensor) -> int | PendingCount:
-    """How many elements of `tensor` are NaN or infinite. To be called inside `unobserved`."""
+    """The number of NaN and infinite elements of `tensor`. Call it inside `unobserved`."""
     if is_hosted(tensor):
         return extents.count_nonfinite(_countable(tensor))
     return PendingCount(HostCopy(lambda: _table_of_count(tensor)))
 
 
 def holds_nan(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has an element that is NaN; False where its values are not at hand."""
+    """Whether a tensor has a NaN element; False if its values are not available."""
     with unobserved() as readable:
         if not readable or not has_values(tensor):
             return False
@@ -221,25 +221,25 @@ def holds_nan(tensor: torch.Tensor) -> bool:
 
 
 def is_nonzero(tensor: torch.Tensor) -> bool | PendingCount:
-    """Whether an element of `tensor` is not zero; of one on an accelerator a count, which is 0 where none is."""
+    """Whether `tensor` has a non-zero element. On an accelerator, a count that is 0 if there is none."""
     if is_hosted(tensor):
         return bool(item(has_any(tensor)))
     return PendingCount(HostCopy(lambda: Table(None, convert(view(has_any(tensor), (1, 1)), torch.int64))))
 
 
 def read_value(tensor: torch.Tensor) -> Number | PendingValue:
-    """The value of `tensor`, which has one real element; on an accelerator without waiting for it."""
+    """The value of `tensor`, which has one real element. Does not wait for an accelerator."""
     if is_hosted(tensor):
         return as_number(float(item(tensor)))
     return PendingValue(HostCopy(lambda: _table_of_value(tensor)))
 
 
 def is_certainly_finite(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is an ordinary one on the CPU with finite elements: said at once of what most outputs are.
+    """Whether `tensor` is an ordinary CPU tensor with finite elements: a fast path for most outputs.
 
-    Where the sum of the elements is not finite, the answer may be False although they are.
+    It may be False although all elements are finite, if their sum is not.
 
-    To be called anywhere. What `unobserved` brings about is asked for here, which is cheaper: False if it is not so.
+    May be called anywhere. Cheaper than `unobserved`: it checks for the same conditions, and is False without them.
     """
     if not (
         type(tensor) is torch.Tensor

@@ -1,6 +1,6 @@
-"""Compares the tokens that a model reads with the targets of its loss, and with those that its attention leaves out.
+"""Compares the tokens that a model reads with the targets of its loss, and with those that its attention masks.
 
-Tokens are rows of whole numbers: one row for each sequence. Nothing here knows of tensors.
+Tokens are rows of integers, one row for each sequence. Nothing here uses tensors.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _SHIFTS: Final = (NEXT, 0, 2)
 
 
 class Padding(NamedTuple):
-    """How many of the targets are padding, and how many there are."""
+    """The number of targets that are padding, and the number of all targets."""
 
     padded: int
     whole: int
 
 
 def shift_of(tokens: Rows, targets: Rows, ignored: int) -> int | None:
-    """By how many places the targets are ahead of the tokens: 0, 1 or 2; None if it is none of these.
+    """By how many places the targets are ahead of the tokens: 0, 1 or 2; None if none of these, or undecidable.
 
     Args:
-        tokens: what the model reads.
-        targets: what it is to predict, of as many sequences.
-        ignored: the target that does not count.
+        tokens: the input of the model.
+        targets: what it is to predict, for the same number of sequences.
+        ignored: the target that the loss ignores.
     """
     for shift in _SHIFTS:
         pairs = [
@@ -48,17 +48,17 @@ def shift_of(tokens: Rows, targets: Rows, ignored: int) -> int | None:
 
 
 def padding_in(targets: Rows, padding: int) -> Padding | None:
-    """How many targets are padding: at the ends of sequences, two or more in one of them; None where there is none."""
+    """The padding at the ends of target sequences, if one has two or more; None if there is none."""
     ends = [_run_at_end(row, padding) for row in targets]
     is_any = any(2 <= end < len(row) for end, row in zip(ends, targets, strict=True))
     return Padding(sum(ends), sum(map(len, targets))) if is_any else None
 
 
 def only_padding_attended(tokens: Rows, attended: Sequence[Sequence[bool]]) -> int | None:
-    """The padding, if that is all which an attention does not leave out; None if it is not so.
+    """The padding token, if it is the only token that an attention does not mask; else None.
 
-    It is one token that comes two or more times at one end of a sequence, and nowhere among what is left out, which has
-    several tokens.
+    It must occur two or more times at one end of a sequence, and never among the masked tokens, of which there must be
+    several different ones.
     """
     kept: set[int] = set()
     left_out: set[int] = set()
@@ -74,5 +74,5 @@ def only_padding_attended(tokens: Rows, attended: Sequence[Sequence[bool]]) -> i
 
 
 def _run_at_end(row: Sequence[int], token: int) -> int:
-    """How many times a token comes at the end of a row without another one between."""
+    """The length of the run of `token` at the end of a row."""
     return next((place for place, each in enumerate(reversed(row)) if each != token), len(row))

@@ -1,8 +1,8 @@
-"""Torch's own functions, for what the runtime itself computes.
+"""Torch's own functions, for the runtime's own computations.
 
-A program may put functions of its own in the place of `torch.Tensor.sum` or `torch.stack`: to count calls, to record a
-graph. What is computed here must not pass through those, or it would be counted and recorded as the program's. So they
-are taken from where torch takes them, once.
+A program may replace `torch.Tensor.sum` or `torch.stack`, for instance to count calls or to record a graph. The
+runtime's computations must bypass such replacements, or they would be counted and recorded as the program's. The
+originals are therefore taken once, from where torch itself takes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tells, without a look at its values, that a tensor may have changed."""
+"""Indicators that a tensor may have changed, found without reading its values."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from proxy_wrapper.values.torch_functions import data_ptr
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Torch's count of in-place changes to `tensor`; -1 where it keeps none."""
+    """Torch's count of in-place changes to `tensor`; -1 if it has none."""
     try:
         if type(tensor) in PLAIN:
             return tensor._version
         with torch._C.DisableTorchFunctionSubclass():
             return tensor._version
-    except RuntimeError:  # Made in inference mode.
+    except RuntimeError:  # Created in inference mode.
         return -1
 
 
 def marks_of(tensor: torch.Tensor) -> tuple[int, int]:
-    """What `version_of` and `data_ptr_of` say of `tensor`."""
+    """The results of `version_of` and `data_ptr_of` for `tensor`."""
     try:
         if type(tensor) in PLAIN:
-            return tensor._version, data_ptr(tensor)  # Nearly always; each step asks for all parameters.
+            return tensor._version, data_ptr(tensor)  # The common case, for all parameters in each step.
     except (RuntimeError, NotImplementedError):  # It lacks one of the two.
         return version_of(tensor), data_ptr_of(tensor)
     return version_of(tensor), data_ptr_of(tensor)
 
 
 def data_ptr_of(tensor: torch.Tensor) -> int:
-    """The address of the values; 0 where they have none that can be asked for without consequences."""
+    """The address of the values; 0 if there is none that can be read without side effects."""
     part = tensor if type(tensor) in PLAIN else local_part(tensor)
     if part is None:
         return 0

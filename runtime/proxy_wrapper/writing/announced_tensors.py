@@ -1,18 +1,18 @@
-"""Which tensors a text log has announced, by the numbers that they have in the records."""
+"""Tracks which tensors a text log has announced, by their numbers in the records."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _REMEMBERED: Final = 1 << 16
-"""Of so many numbers that were passed over it is known that they were; older ones count as announced."""
+"""How many skipped numbers are remembered. Older ones count as announced."""
 
 
 class AnnouncedTensors:
     """Tells whether a tensor is mentioned for the first time.
 
-    Numbers are given in ascending order, so that nearly all that was announced lies below the highest so far: memory
-    does not grow with the run. What lies below and was not, such as what only went into calls, is kept for a while.
+    Numbers are assigned in ascending order, so nearly all numbers below the highest so far have been announced. Only
+    the exceptions are stored, and only for a while, so memory does not grow with the run.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class AnnouncedTensors:
         self._passed_over: dict[int, None] = {}
 
     def announce(self, number: int) -> bool:
-        """Note that the tensor of this number is mentioned; whether it is the first time."""
+        """Note that the tensor with this number is mentioned, and return whether this is the first time."""
         if number <= self._highest:
             if number in self._passed_over:
                 del self._passed_over[number]

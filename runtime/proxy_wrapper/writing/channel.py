@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Consumes events. It knows no torch hook, and must not touch the program.
+    """Consumes events. It must not touch the program.
 
-    `observe` is called on the thread that made the event, while the program waits: it should keep the event and
-    return. If it raises, it is dropped, the user is told once, and training goes on.
+    `observe` is called on the thread that created the event, while the program waits. It should store the event and
+    return. If it raises, the observer is dropped, the user is told once, and training goes on.
     """
 
     def observe(self, event: AnyEvent) -> None:
         """Take one event."""
 
     def flush(self) -> None:
-        """Finish with all events taken so far."""
+        """Finish processing all events so far."""
 
     def close(self) -> None:
-        """Finish for good."""
+        """Finish processing for good."""
 
 
 class Channel:
-    """Gives the events of one `logdir` to its observers, each location before its first use."""
+    """Passes the events of one `logdir` to its observers, and each location before its first use."""
 
     def __init__(
         self, logdir: str, locations: dict[int, Location], report: Callable[[str], None], lock: threading.RLock
@@ -42,9 +42,9 @@ class Channel:
 
         Args:
             logdir: the `logdir` as the user gave it.
-            locations: every location so far by id; shared by all channels and filled by the locator.
-            report: called with a sentence when an observer failed.
-            lock: held while locations are defined, and observers come and go.
+            locations: all locations so far by id, shared by all channels and filled by the locator.
+            report: called with a message when an observer has failed.
+            lock: held while locations are defined, and while observers are added and removed.
         """
         self.logdir = logdir
         self._locations = locations
@@ -55,16 +55,16 @@ class Channel:
         self._prologue: Callable[[], None] | None = None
         self.level = WARNING
         self.limits = Limits()
-        # Called before each event, to make those that come before it.
+        # Called before each event, to emit events that must precede it.
         self.before_event: Callable[[], None] | None = None
 
     def add(self, observer: Observer) -> None:
-        """Let `observer` have all events from now on."""
+        """Pass all events to `observer` from now on."""
         with self._lock:
             self._observers = (*self._observers, observer)
 
     def emit(self, event: AnyEvent, location: int = 0) -> None:
-        """Give `event`, which refers to `location`, to every observer."""
+        """Pass `event`, which refers to `location`, to every observer."""
         if self.before_event is not None:
             self.before_event()
         if location not in self._located:
@@ -76,12 +76,12 @@ class Channel:
                 self._drop(observer, error)
 
     def define_location(self, location: int) -> None:
-        """Define a location that the next event refers to besides its own."""
+        """Define another location to which the next event refers, besides its own."""
         if location not in self._located:
             self._locate(location)
 
     def emit_all(self, events: Sequence[AnyEvent], location: int) -> None:
-        """Give `events`, which all refer to `location`, to every observer."""
+        """Pass `events`, which all refer to `location`, to every observer."""
         if self.before_event is not None:
             self.before_event()
         if location not in self._located:
@@ -94,7 +94,7 @@ class Channel:
                 self._drop(observer, error)
 
     def flush(self) -> None:
-        """Let every observer finish with the events so far."""
+        """Flush every observer."""
         for observer in self._observers:
             try:
                 observer.flush()
@@ -102,7 +102,7 @@ class Channel:
                 self._drop(observer, error)
 
     def close(self) -> None:
-        """Let every observer finish for good."""
+        """Close every observer."""
         with self._lock:
             observers, self._observers = self._observers, ()
         for observer in observers:
@@ -112,9 +112,9 @@ class Channel:
                 self._drop(observer, error)
 
     def restart(self, prologue: Callable[[], None]) -> None:
-        """Begin a new trace in a forked child: before the first event, `prologue` defines everything again."""
+        """Begin a new trace in a forked child. Before the first event, `prologue` defines everything again."""
         self._prologue = prologue
-        self._located.clear()  # Even "no location" is new then, so the first event finds the prologue.
+        self._located.clear()  # Even "no location" is then undefined, so the first event triggers the prologue.
 
     def _locate(self, location: int) -> None:
         with self._lock:
@@ -127,7 +127,7 @@ class Channel:
             elif location not in self._located:
                 definition = self._locations[location]
                 self.emit(definition, definition.caller)
-                self._located.add(location)  # Only now: other threads take it from here that it is defined.
+                self._located.add(location)  # Only now, because other threads then rely on the definition.
 
     def _drop(self, observer: Observer, error: Exception) -> None:
         if comes_from_signal_handler(error):

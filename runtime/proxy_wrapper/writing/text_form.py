@@ -29,8 +29,8 @@ _CALLABLE_TYPES: Final = frozenset({"builtin_function_or_method", "function", "m
 class TextForm:
     """Renders the events of one process as text, in the order in which they were recorded.
 
-    It follows the definitions of modules, tensors and locations on its way, so each file of a trace needs an
-    instance of its own. What it remembers grows with the program's code and model, not with its run time.
+    It tracks definitions of modules, tensors and locations, so each file of a trace needs its own instance. Its memory
+    grows with the program's code and model, not with its run time.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class TextForm:
         }
 
     def lines(self, event: AnyEvent) -> Sequence[str]:
-        """The lines that `event` adds to the log, without line ends; none for many events."""
+        """The lines that `event` adds to the log, without line ends. Many events add none."""
         return self._render[type(event)](event)
 
     # Definitions
@@ -131,11 +131,11 @@ class TextForm:
         return [met(class_name), *self._values(event.type, event.statistics)]
 
     def _was_announced(self, event: events.StateTensor) -> bool:
-        """Whether a tensor has been mentioned before it is defined: as the result of the call that made it."""
+        """Whether a tensor was mentioned before its definition, as the result of the call that created it."""
         holder = self._modules.get(event.module)
         return isinstance(event, events.OptimizerState) and holder is not None and holder.level == "DEBUG"
 
-    # What happens
+    # Happenings
 
     def _call_module(self, event: events.CallModule) -> list[str]:
         return [f"{_INFO}Go to __call__ for object '{self._module_class(event.module)}'"]
@@ -253,7 +253,7 @@ class TextForm:
     # Parts of lines
 
     def _values(self, type_: str, statistics: Statistics | None) -> list[str]:
-        """A tensor has been given new values: its shape and its extremes."""
+        """The lines for a tensor's new values: its shape, minimum and maximum."""
         if statistics is None:
             return []
         setting = self._setting_lines.get(type_)
@@ -270,7 +270,7 @@ class TextForm:
         ]
 
     def _given(self, event: events.CallFunction) -> list[str]:
-        """What came back from a call, and what it changed besides."""
+        """The lines for what a call returned, and for what else it changed."""
         lines = self._results(event.outputs, event.output_ids, event.statistics, is_known=event.in_place)
         positions = [position for position in event.changed if position < len(event.inputs)]
         if positions:
@@ -287,13 +287,13 @@ class TextForm:
         *,
         is_known: bool = False,
     ) -> list[str]:
-        """Tensors that a call gave, each with its values if these are told.
+        """The lines for tensors that a call returned, each with its values if recorded.
 
         Args:
-            outputs: their names or types.
-            numbers: those of the tensors; older traces have none.
-            statistics: theirs.
-            is_known: whether those without a number were there before the call.
+            outputs: the names or types of the tensors.
+            numbers: the numbers of the tensors; older traces have none.
+            statistics: the statistics of the tensors.
+            is_known: whether tensors without a number existed before the call.
         """
         known = self._class_by_state_name
         lines: list[str] = []
@@ -317,7 +317,7 @@ class TextForm:
         return _TENSOR_NEW if is_new and not event.known else _TENSOR_KNOWN
 
     def _type(self, name: str) -> str:
-        """The type of a tensor of state; what has no name is called by its type."""
+        """The type of the state tensor `name`; `name` itself if it is not a name but a type."""
         tensor = self._tensors.get(self._id_by_state_name.get(name, 0))
         return name if tensor is None else tensor.type
 
@@ -335,12 +335,12 @@ class TextForm:
 
 
 def _padded(numbers: Sequence[int], count: int) -> Sequence[int]:
-    """The numbers of `count` tensors, 0 for those that a trace does not tell."""
+    """The numbers of `count` tensors, 0 for those missing in the trace."""
     return numbers if len(numbers) == count else (*numbers[:count], *[0] * (count - len(numbers)))
 
 
 def _make_room(lines: dict[str, Any]) -> None:
-    """Forget lines that are made anew when they are needed, where there are more than a program can have names."""
+    """Clear the cache of lines if it has become larger than the names of a program could explain."""
     if len(lines) >= _REMEMBERED:
         lines.clear()
 
@@ -374,5 +374,5 @@ def _new(class_name: str) -> str:
 
 
 def _last(name: str) -> str:
-    """The part of a dotted name behind the last dot."""
+    """The part of a dotted name after the last dot."""
     return name.rpartition(".")[2]

@@ -1,1 +1,1 @@
-"""One module for each thing done with events. They know no torch hook."""
+"""Observers of events, one to a module. They know nothing of torch's hooks."""

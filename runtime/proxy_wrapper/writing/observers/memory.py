@@ -1,4 +1,4 @@
-"""Keeps events in a list: for tests and for whoever reads them in the same process."""
+"""Keeps events in a list, for tests and other readers in the same process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MemoryObserver:
         self.events.append(event)
 
     def flush(self) -> None:
-        """Do nothing: every event is there already."""
+        """Do nothing, because every event is already stored."""
 
     def close(self) -> None:
-        """Do nothing: the events stay."""
+        """Do nothing. The events remain."""

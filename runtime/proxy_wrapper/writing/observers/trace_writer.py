@@ -1,4 +1,4 @@
-"""Writes a trace: takes events on the training thread, encodes and writes them on one of its own."""
+"""Writes a trace: takes events on the training thread, and encodes and writes them on its own thread."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from proxy_wrapper.writing.sinks.sink import Sink
 
 INTERVAL_S: Final = 0.25
-"""How often the queue is written out: what a killed process can lose at most, in seconds."""
+"""How often the queue is written out, in seconds. A killed process loses at most the events of this period."""
 
 QUEUE_LIMIT: Final = 1 << 16
-"""Events in the queue from which on the training thread waits for the disk, rather than fill the memory."""
+"""The length of the queue from which the training thread waits for the disk, so that memory does not fill up."""
 
 PATIENCE_S: Final = 5.0
-"""How long the program waits for a disk that does not respond: with a full queue, for a fork, at the end."""
+"""How long the program waits for an unresponsive disk: with a full queue, before a fork, and at the end."""
 
 FIRST_RETRY_S: Final = 1.0
-"""After how long a write that failed is tried again; after each further failure, twice as long, up to a minute."""
+"""The delay before a failed write is retried. It doubles with each further failure, up to a minute."""
 
 _LAST_RETRY_S: Final = 60.0
 _BATCH: Final = 512
@@ -67,34 +67,34 @@ _PENDING_FIELDS: Final[dict[str, Any]] = {
     "loss_value": None,
     "carried": False,
 }
-"""The fields that may have to be waited for, with what stands there if the numbers are lost."""
+"""The fields that may be pending, each with its value if the numbers are lost."""
 _MAY_BE_PENDING: Final = frozenset(
     (Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr, Backward, OptimizerStep, Input)
 )
-"""By the very type of an event: what `isinstance` costs here is more than to encode it."""
+"""The exact types of events with pending fields. `isinstance` would cost more here than encoding the event."""
 _OF_SEVERAL: Final = {
     ReturnModule: ("statistics",),
     CallFunction: ("statistics", "changed_statistics"),
     CallMethod: ("statistics", "changed_statistics"),
 }
-"""The events with statistics of several tensors, and the fields that have them."""
+"""The events with statistics of several tensors, and the fields with these."""
 
 
 _KEPT_AT_LIMIT: Final = frozenset(
     (Configuration, NonFinite, Optimizer, OptimizerStep, OptimizerStepEnd, Problem, RunEnd, Update)
 )
-"""What happens that is recorded even when the trace has grown as large as it may."""
+"""The happenings that are recorded even after the trace has reached its size limit."""
 
 
 class TraceWriter:
-    """An observer that hands events to a sink from a thread of its own, in order.
+    """An observer that passes events to a sink from its own thread, in order.
 
-    The sink is made on the first write, so a process that sees nothing makes no file; one that `multiprocessing`
-    started makes none for definitions alone.
+    The sink is created on the first write, so a process without events creates no file. One started by
+    `multiprocessing` creates none for definitions alone.
 
-    If the file system refuses (a full disk, say), `report` is told, and the write is tried again from time to time.
-    What happens meanwhile is lost, but not what is defined: a trace that goes on can be read, and tells how much is
-    missing. Anything else that goes wrong ends the trace.
+    If the file system fails (for instance, the disk is full), `report` is called, and the write is retried from time to
+    time. Happenings in the meantime are lost, but definitions are not. The trace remains readable if it goes on, and
+    says how much is missing. Any other error ends the trace.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class TraceWriter:
         """Start without a thread and without a file.
 
         Args:
-            open_sink: makes the sink.
-            report: called with a sentence when something was lost.
-            may_begin: asked when the first event happens; False keeps this process from writing at all.
-            name: says in words what the numbers of an event are of; called on the writer's thread.
-            on_hidden_change: told the number of a tensor that, as numbers from a device show, has changed around its
-                version count; called on the writer's thread.
-            limits: says how large the trace may grow.
-            may_go_on: asked before each write, and with True at the end; False if this process, as is known by now, is
-                not to write a trace, so that what it has written is removed.
+            open_sink: creates the sink.
+            report: called with a message when something was lost.
+            may_begin: called at the first happening. False keeps this process from writing at all.
+            name: describes the tensor whose numbers an event has. Called on the writer's thread.
+            on_hidden_change: called on the writer's thread with the id of a tensor, when numbers from a device show
+                that it changed without its version count.
+            limits: the limit on the size of the trace.
+            may_go_on: called before each write, and with True at the end. False if it has turned out that this process
+                is not to write a trace. What it has written is then removed.
         """
         self._limits = limits or Limits()
         self._may_go_on = may_go_on
@@ -156,14 +156,14 @@ class TraceWriter:
             self._make_room()
 
     def flush(self) -> None:
-        """Return once everything queued so far has been handed to the operating system, or that has failed."""
+        """Return once everything queued so far has been passed to the operating system, or could not be."""
         self._finish_thread()
-        # A spawned worker that loads data imports the script anew, and with it may define models that it never uses.
+        # A spawned data loading worker imports the script again, and may define models that it never uses.
         if self._queue and (self._has_begun or not is_multiprocessing_child()):
             self._drain(is_last_try=True)
 
     def close(self) -> None:
-        """Write what is left, and end for good."""
+        """Write what is left, and stop for good."""
         if not self._may_go_on(True):
             self._finish_thread()
             with self._when_not_writing():
@@ -180,7 +180,7 @@ class TraceWriter:
             self._report(f"the disk does not respond; the last {len(self._queue)} events may be missing.")
 
     def abandon(self) -> None:
-        """Forget everything without writing: in a forked child, where queue and file are the parent's."""
+        """Discard everything without writing. For a forked child, where queue and file belong to the parent."""
         if self._sink is not None:
             with contextlib.suppress(OSError):  # Nothing is buffered: this closes the child's copy of the file.
                 self._sink.close()
@@ -195,19 +195,19 @@ class TraceWriter:
         )
 
     def pause(self) -> None:
-        """Write everything and end the thread, until the next event: around a fork, which copies no thread."""
+        """Write everything, and end the thread until the next event. For a fork, which copies no threads."""
         self._finish_thread()
 
     def hold(self) -> bool:
-        """Write nothing, and wait for no device, until `let_go`, but go on taking events.
+        """Neither write nor wait for a device until `let_go`. Events are still accepted.
 
         Returns:
-            False if what is being written does not come to an end; then nothing is held.
+            False if a write in progress does not end in time. Then nothing is held.
         """
         return self._writing.acquire(timeout=PATIENCE_S)
 
     def let_go(self) -> None:
-        """Go on writing."""
+        """Resume writing."""
         self._writing.release()
 
     # The thread, and waiting for it.
@@ -235,10 +235,10 @@ class TraceWriter:
         thread, self._thread = self._thread, None
         if thread is not None and not thread.is_current():
             self._wake.set()
-            thread.join(PATIENCE_S)  # Not if another thread is about to start it: it finds nothing left to do.
+            thread.join(PATIENCE_S)  # Returns at once if it is not started yet; it will then find nothing to do.
 
     def _make_room(self) -> None:
-        """Wait until the queue is shorter; if the disk is too slow for that, give events up."""
+        """Wait until the queue is shorter. If the disk is too slow, drop events."""
         if self._thread is not None and self._thread.is_current():
             return
         self._wake.set()
@@ -249,7 +249,7 @@ class TraceWriter:
 
     @contextlib.contextmanager
     def _when_not_writing(self) -> Any:
-        """Hold the sink, if it comes free within the time that the program can wait."""
+        """Acquire the sink, if it becomes free in the time that the program can wait."""
         is_free = self._writing.acquire(timeout=PATIENCE_S)
         try:
             yield is_free
@@ -260,7 +260,7 @@ class TraceWriter:
     # Writing.
 
     def _drain(self, *, is_last_try: bool) -> None:
-        """Write out the queue, unless the last write failed and it is not yet time to try again."""
+        """Write out the queue, unless the last write failed and a retry is not due yet."""
         with self._when_not_writing() as is_free:
             if not is_free:
                 return
@@ -308,7 +308,7 @@ class TraceWriter:
         self._retry_at_s, self._retry_after_s = 0.0, FIRST_RETRY_S
 
     def _withdraw(self) -> None:
-        """Remove what is written, and write nothing any more."""
+        """Remove what has been written, and stop writing."""
         self._has_ended = True
         self._losses = _Losses()
         with self._taking:
@@ -318,7 +318,7 @@ class TraceWriter:
             sink.discard()
 
     def _within_limit(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The events, less what is not kept once the trace has grown as large as it may."""
+        """The events that are still recorded, given the size limit of the trace."""
         limit, sink = self._limits.max_bytes, self._sink
         if limit is None or sink is None or not (self._is_limited or sink.size() >= limit):
             return events
@@ -330,7 +330,7 @@ class TraceWriter:
         return [Limit(now.time_us, now.step, stage=now.stage, max_size=limit), *kept]
 
     def _suspend(self, batch: list[AnyEvent], error: OSError) -> None:
-        """Note that the file system refuses for now."""
+        """Suspend writing after an error of the file system."""
         self._retry_at_s = time.monotonic() + self._retry_after_s
         self._retry_after_s = min(2 * self._retry_after_s, _LAST_RETRY_S)
         with self._taking:
@@ -343,7 +343,7 @@ class TraceWriter:
         )
 
     def _give_up_happenings(self, reason: str = "") -> None:
-        """Take out of the queue what only happened, and keep what is defined, is wrong, or ends the trace."""
+        """Drop happenings from the queue, but keep definitions, settings, faults, and the end of the trace."""
         queue = self._queue
         kept = []
         with self._taking:
@@ -366,7 +366,7 @@ class TraceWriter:
         self._queue.clear()
         sink, self._sink = self._sink, None
         if sink is not None:
-            with contextlib.suppress(Exception):  # What could not be written cannot be closed in order either.
+            with contextlib.suppress(Exception):  # After a failed write, closing may fail too.
                 sink.close()
         events = "1 event" if lost == 1 else f"{lost:,} events"
         self._report(
@@ -375,7 +375,7 @@ class TraceWriter:
         )
 
     def _resolved(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The events with their numbers, less what was only perhaps a non-finite value, or a change, and is none."""
+        """The events with their numbers, without suspected non-finite values and changes that turn out to be none."""
         resolved: list[AnyEvent] = []
         for event in events:
             if type(event) in _OF_SEVERAL:
@@ -413,7 +413,7 @@ class TraceWriter:
         return resolved
 
     def _with_numbers(self, event: AnyEvent) -> AnyEvent:
-        """The event with the statistics of several tensors that it has, those that are lost left out."""
+        """The event with the statistics of its tensors, None for those that are lost."""
         for field in _OF_SEVERAL[type(event)]:
             several: Sequence[Any] | None = getattr(event, field)
             if several is None or not any(isinstance(each, Pending) for each in several):
@@ -429,7 +429,7 @@ class TraceWriter:
         return event
 
     def _report_lost_numbers(self, event: AnyEvent, error: NumbersLostError) -> None:
-        """Say so the first time: what a device has failed at once it may fail at in each step."""
+        """Report lost numbers, but only the first time, because a device may fail in the same way at each step."""
         if not self._has_lost_numbers:
             self._has_lost_numbers = True
             self._report(
@@ -438,7 +438,7 @@ class TraceWriter:
             )
 
     def _judged(self, event: Update | Parameter | Buffer | OptimizerState, *, is_lost: bool) -> AnyEvent | None:
-        """The event, now that its numbers have arrived or are lost; None if nothing has changed the tensor."""
+        """The event, now that its numbers have arrived or are lost; None if the tensor has not changed."""
         if not isinstance(event, Update):
             self._arrived[event.id] = event.statistics
             return event
@@ -453,7 +453,7 @@ class TraceWriter:
 
 
 def _place_of(event: NonFinite) -> tuple[str, int, int]:
-    """Of what the first non-finite value is recorded, and no further one."""
+    """The key of a place where only the first non-finite value is recorded."""
     return event.where, event.module, event.tensor
 
 
@@ -474,7 +474,7 @@ class _Losses:
         self._last = event
 
     def extend(self, later: _Losses) -> None:
-        """Count what `later` counted too."""
+        """Add the counts of `later`."""
         if self._last is None:
             self._first_step = later._first_step
         self.count += later.count
@@ -487,6 +487,6 @@ class _Losses:
         return f"{self.count} events of {steps} were lost ({self.reason})"
 
     def as_problem(self) -> Problem:
-        """The loss as a record of the trace that goes on."""
+        """A record of the loss, for the trace that goes on."""
         last = self._last or Problem(0)
         return Problem(last.time_us, last.step, message=f"{self}; the trace goes on after them.")

@@ -1,1 +1,1 @@
-"""Where the records of a trace go: one module for each form."""
+"""Sinks for the records of a trace, one module for each format."""

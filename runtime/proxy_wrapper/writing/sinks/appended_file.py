@@ -1,4 +1,4 @@
-"""A file that whole lines are appended to."""
+"""A file to which whole lines are appended."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _APPENDING: Final = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
 class FileRemovedError(Exception):
-    """Somebody has deleted the file that is being written."""
+    """The file being written has been deleted."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} has been deleted")
 
 
 class AppendedFile:
-    """A file in which each write arrives whole, or, where it fails, not at all; nothing is buffered."""
+    """A file without buffering. Each write arrives whole; a failed one leaves nothing, if the file is ours alone."""
 
     def __init__(self, path: Path, *, is_new: bool) -> None:
-        """Open the file, after its folder has been made.
+        """Open the file, and create its folder if necessary.
 
         Args:
-            path: where.
-            is_new: whether there must be no such file yet, and no other process writes to it.
+            path: the path of the file.
+            is_new: whether the file must not exist yet. No other process then writes to it.
 
         Raises:
-            OSError: if that cannot be done.
+            OSError: if the file cannot be opened.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = _APPENDING | os.O_CREAT
@@ -38,14 +38,14 @@ class AppendedFile:
         self._is_ours = is_new
         self._file = os.open(path, flags | os.O_EXCL if is_new else flags, 0o666)
         self._identity = _identity(os.fstat(self._file))
-        self.size = 0  # How many bytes have been appended.
+        self.size = 0  # The number of bytes appended.
 
     def append(self, text: bytes) -> None:
-        """Hand `text` to the operating system.
+        """Pass `text` to the operating system.
 
         Raises:
-            OSError: if it does not take all of it; a file of ours is then cut back to what it was.
-            FileRemovedError: if the file has been deleted: what is written to it, nobody will read.
+            OSError: if not all of it could be written. A file that is ours alone is then truncated to its old size.
+            FileRemovedError: if the file has been deleted, so that nobody could read it.
         """
         status = self._status() or self._reopened()
         if not status.st_nlink and not self.path.exists():
@@ -62,22 +62,22 @@ class AppendedFile:
         self.size += len(text)
 
     def move_to(self, path: Path) -> None:
-        """Give the file another name, unless that is taken or the system does not rename open files."""
+        """Rename the file, unless the name is taken or the system does not rename open files."""
         with contextlib.suppress(OSError):
             if not path.exists():
                 self.path.rename(path)
                 self.path = path
 
     def close(self) -> None:
-        """Close the file; once is enough, and not at all if the program has done it."""
+        """Close the file, unless it is already closed, by us or by the program."""
         if self._status() is not None:
             os.close(self._file)
         self._file = -1
 
     def _status(self) -> os.stat_result | None:
-        """What the system says of the file; None if its number is not, or no longer, that of our file.
+        """The status of the file; None if its descriptor no longer refers to our file.
 
-        Programs that go into the background close all numbers, and then open files of their own that get them.
+        Daemons close all file descriptors, and files that they open later may get the same numbers.
         """
         try:
             status = os.fstat(self._file)
@@ -86,11 +86,11 @@ class AppendedFile:
         return status if _identity(status) == self._identity else None
 
     def _reopened(self) -> os.stat_result:
-        """Open the file that the program has closed once more.
+        """Reopen the file after the program has closed its descriptor.
 
         Raises:
-            OSError: if that cannot be done.
-            FileRemovedError: if it is not there any more.
+            OSError: if the file cannot be opened.
+            FileRemovedError: if it no longer exists.
         """
         try:
             self._file = os.open(self.path, _APPENDING)

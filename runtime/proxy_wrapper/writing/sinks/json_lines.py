@@ -1,4 +1,4 @@
-"""A trace as JSON Lines: one event to a line, one file for each process, in a folder for each run."""
+"""A trace as JSON Lines: one event per line, one file per process, one folder per run."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from proxy_wrapper.process.launch import Rank
 
 _ROOM_FOR_RANK: Final = 48
-"""Blanks at the end of the first line, so that it can be written again in its place with a rank in it."""
+"""Blanks at the end of the first line, so that it can be rewritten in place with a rank."""
 
 
 class JsonLinesSink:
     """Writes to `<logdir>/<run>/rank<rank>-<pid>.jsonl`."""
 
     def __init__(self, logdir: str, run: Run, current_rank: Callable[[], Rank]) -> None:
-        """Make the folder and the file, and write `run` as its first line.
+        """Create the folder and the file, and write `run` as its first line.
 
         Args:
             logdir: the folder of all runs.
-            run: the header; its rank and world size are those of now.
-            current_rank: asked before each write, for a rank that becomes known only later.
+            run: the header, with the current rank and world size.
+            current_rank: called before each write, for a rank that becomes known only later.
 
         Raises:
-            OSError: if that cannot be done. A file that exists is never written to.
+            OSError: if this fails. An existing file is never written to.
         """
         self._run = run
         self._current_rank = current_rank
@@ -46,7 +46,7 @@ class JsonLinesSink:
             self._file.append(header.ljust(self._header_size) + b"\n")
         except BaseException:
             self._file.close()
-            self.path.unlink(missing_ok=True)  # It holds nothing, and would be in the way of the next try.
+            self.path.unlink(missing_ok=True)  # It is empty, and would block the next try.
             raise
 
     @property
@@ -55,11 +55,11 @@ class JsonLinesSink:
         return self._file.path
 
     def write(self, events: Sequence[AnyEvent]) -> None:
-        """Append `events`; each call hands whole lines to the operating system."""
+        """Append `events`. Each call passes whole lines to the operating system."""
         self._file.append(self._encode(events))
 
     def refresh(self) -> None:
-        """Correct the header and the name of the file if the process has another rank now."""
+        """Correct the header and the name of the file if the rank of the process has changed."""
         rank, world_size = self._current_rank()
         if (rank, world_size) == (self._run.rank, self._run.world_size):
             return
@@ -72,7 +72,7 @@ class JsonLinesSink:
         self._run = run
 
     def size(self) -> int:
-        """How many bytes have been kept."""
+        """The number of bytes written."""
         return self._file.size
 
     def discard(self) -> None:
@@ -87,12 +87,12 @@ class JsonLinesSink:
     def _encode(self, events: Sequence[AnyEvent]) -> bytes:
         try:
             return self._encoder.encode_lines(events)
-        except UnicodeEncodeError:  # The arguments and the path of a script may be any bytes; UTF-8 may not.
+        except UnicodeEncodeError:  # A script's path and arguments may be any bytes, which UTF-8 may not.
             return self._encoder.encode_lines([_with_escapes(msgspec.to_builtins(event)) for event in events])
 
 
 def _with_escapes(value: Any) -> Any:
-    r"""`value` with all lone surrogates in it written out, as "\udcff": the text form has them so, too."""
+    r"""`value` with all lone surrogates in it escaped, such as "\udcff". The text form does the same."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -103,7 +103,7 @@ def _with_escapes(value: Any) -> Any:
 
 
 def _new_file(folder: Path, run: Run) -> AppendedFile:
-    """The file of this process; numbered where it has left one in this run before, and stopped tracing since."""
+    """The file of this process. It is numbered if the process already left one in this run and stopped tracing."""
     number = 1
     while (folder / _file_name(run, number)).exists():
         number += 1

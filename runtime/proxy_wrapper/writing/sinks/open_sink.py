@@ -1,4 +1,4 @@
-"""Opens the trace of this process in a `logdir`: the place in a run, the header, and the form."""
+"""Opens the trace of this process in a `logdir`: chooses its path and format, and makes its header."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks
     """A new trace, with its header written.
 
     Args:
-        logdir: a folder, or, if it ends in ".log", the file of a text log; absolute.
-        launch: what this process belongs to.
-        started: what the times of events count from: UTC, ISO 8601.
-        forked_from: the process that this one was forked from with its tracing under way; 0 if none was.
-        ranks: asked for the rank, now and before each write.
-        limits: which ranks write a trace.
+        logdir: an absolute path of a folder or, if it ends in ".log", of a text log.
+        launch: the launch that this process belongs to.
+        started: the time to which the times of events are relative: UTC, ISO 8601.
+        forked_from: the id of the traced process from which this one was forked; 0 if there is none.
+        ranks: finds the rank, now and before each write.
+        limits: says which ranks write a trace.
 
     Raises:
-        OSError: if the file system refuses.
+        OSError: if the file cannot be created.
     """
     is_text = logdir.endswith(".log")
     parent = parent_process()
@@ -56,7 +56,7 @@ def open_sink(logdir: str, launch: Launch, started: str, forked_from: int, ranks
         compiled=is_compiled(),
     )
     if is_text:
-        from proxy_wrapper.writing.sinks.text_log import TextLogSink  # Few runs need the text form.
+        from proxy_wrapper.writing.sinks.text_log import TextLogSink  # Imported here because few runs need it.
 
         return TextLogSink(logdir, run)
     return JsonLinesSink(logdir, run, ranks.look)

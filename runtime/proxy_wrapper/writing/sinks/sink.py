@@ -1,4 +1,4 @@
-"""What every form of a trace offers to the writer."""
+"""The interface of all trace formats to the writer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Keeps events. Called from one thread at a time; may raise `OSError`."""
+    """Stores events. Called from one thread at a time. May raise `OSError`."""
 
     def write(self, events: Sequence[AnyEvent]) -> None:
-        """Keep `events`, so that they survive if the process is killed; all of them, or none if it raises."""
+        """Store `events`, so that they survive if the process is killed. If this raises, none are stored."""
 
     def refresh(self) -> None:
-        """Take note of the rank of the process, if that has become known."""
+        """Update the rank of the process, if it has become known."""
 
     def size(self) -> int:
-        """How many bytes have been kept."""
+        """The number of bytes written."""
 
     def discard(self) -> None:
-        """Let go of the file, and remove it, unless others may have written to it, too."""
+        """Close the file and remove it, unless other processes may have written to it too."""
 
     def close(self) -> None:
-        """Let go of the file. Nothing is written."""
+        """Close the file without writing anything."""

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class TextLogSink:
-    """Appends to the file `logdir`; a further process of the run has its rank and process id in the name."""
+    """Appends to the file `logdir`. Further processes of the run add their rank and process id to its name."""
 
     def __init__(self, logdir: str, run: Run) -> None:
         """Open the file.
 
         Raises:
-            OSError: if that cannot be done.
+            OSError: if it cannot be opened.
         """
         path = Path(logdir)
         if run.parent_pid or run.rank:
@@ -42,14 +42,14 @@ class TextLogSink:
         self._file.append(text.encode("utf-8", "backslashreplace"))
 
     def refresh(self) -> None:
-        """Do nothing: the text does not speak of ranks, and the file keeps its name."""
+        """Do nothing. The text does not mention ranks, and the file keeps its name."""
 
     def size(self) -> int:
-        """How many bytes have been kept."""
+        """The number of bytes written."""
         return self._file.size
 
     def discard(self) -> None:
-        """Close the file; what others have written stays."""
+        """Close the file. What other processes have written remains."""
         self.close()
 
     def close(self) -> None:
