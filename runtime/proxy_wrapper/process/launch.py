@@ -1,14 +1,14 @@
-"""Which processes make up one run, and which rank this one has; found out without a word between them.
+"""Finds out which processes make up one run, and which rank this one has, without communication between them.
 
-All processes of a run write into one folder of the `logdir`. Those that `multiprocessing` starts are told by it which
-run their parent belongs to. Those that a launcher starts (`torchrun`, Slurm's `srun`, `mpirun`, or a shell script that
-sets `RANK`) find in their environment what only processes of the same launch have in common; the first that comes
-writes the run's name under that key into the `logdir`, and the others read it there. Where a program starts itself once
-more for each further rank, the process that it began with is the key; the others join a run that it has begun before.
+All processes of a run write to one folder of the `logdir`. Processes started by `multiprocessing` inherit the run of
+their parent. Processes started by a launcher (`torchrun`, Slurm's `srun`, `mpirun`, or a shell script that sets `RANK`)
+find in their environment a key that only processes of the same launch share. The first one writes the run's name under
+that key into the `logdir`, and the others read it there. If a program starts itself again for each further rank, its
+first process is the key, and the others join the run that this one has begun.
 
-Two launches can have the same key: a crashed job that is started again with the same port. So each process also takes
-its rank's place in the run, and finds another run if the place is taken, if a process that took one has ended, or if
-the run's first process started much earlier than itself.
+Two launches can have the same key, for instance a crashed job that is restarted with the same port. So each process
+also claims the place of its rank in the run. It uses another run if the place is taken, if a process that claimed one
+has ended, or if the run's first process started much earlier.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ _FORGET_AFTER_S: Final = 86_400.0
 
 
 class Rank(NamedTuple):
-    """The place of a process among those that train together."""
+    """The rank of a process among those that train together, and their number."""
 
     rank: int
     world_size: int
 
 
 class Launch(NamedTuple):
-    """What a process knows of the run that it belongs to.
+    """What a process knows about the run to which it belongs.
 
     Attributes:
-        run: the name of the run, if this process is the one to give it: names sort by the time of the start.
-        key: what only processes of the same launch have in common; "" if this one stands alone.
-        place: what only one process of a launch can take; "" if the key alone is enough.
-        owner: the process that takes it.
+        run: the name of the run, if this process is the one to name it. Names sort by start time.
+        key: shared only by processes of the same launch; "" if this process stands alone.
+        place: can be claimed by only one process of a launch; "" if the key alone is enough.
+        owner: the process that claims the place.
         started_s: when the process started, in Unix time.
-        window_s: how far apart the processes of a launch start at most.
-        starter: the process that has started this one as a further rank of its program; 0 if none has.
+        window_s: the maximum difference between the start times of processes of a launch.
+        starter: the id of the process that started this one as a further rank of its program; 0 if none did.
     """
 
     run: str
@@ -139,7 +139,7 @@ class Launch(NamedTuple):
                 return run
 
     def _takes_place(self, meeting: Path) -> bool:
-        """Take the place, if it is free and the run still goes on."""
+        """Claim the place, if it is free and the run is still active. Returns whether it did."""
         if not self.place:
             return True
         mine = meeting.with_name(f"{meeting.name}.{self.place}")
@@ -149,17 +149,17 @@ class Launch(NamedTuple):
 
 
 def _second_of(run: str) -> int:
-    """The second in a run's name, in Unix time."""
+    """The start time in a run's name, in seconds of Unix time."""
     return int(datetime.strptime(f"{run.partition('-')[0]}+0000", f"{_SECOND}%z").timestamp())
 
 
 def new_run_name(started_s: float) -> str:
-    """A name that no other run has, which sorts by its start: "20261121T080911-3f2a9c"."""
+    """A unique name for a run, which sorts by start time: "20261121T080911-3f2a9c"."""
     return f"{datetime.fromtimestamp(started_s, timezone.utc):{_SECOND}}-{secrets.token_hex(3)}"
 
 
 class RankFinder:
-    """Knows the rank of this process as soon as anybody does, and from then on."""
+    """Finds the rank of this process as soon as it is known, and remembers it."""
 
     def __init__(self) -> None:
         self._known: Rank | None = None
@@ -254,7 +254,7 @@ def _run_of(pid: int, logdir: Path) -> str:
 
 
 def rank_in_environment(environment: Mapping[str, str]) -> Rank:
-    """The rank that a launcher has put into `environment`; 0 of 1 if there was none."""
+    """The rank that a launcher has set in `environment`; 0 of 1 if there is none."""
     for rank_name, size_name in _RANK_NAMES:
         rank, size = _number(environment, rank_name), _number(environment, size_name)
         if rank is not None and size is not None and (rank_name != _SLURM_RANK or _is_slurm_task(environment)):

@@ -19,12 +19,12 @@ class LastLine:
     """
 
     def __init__(self, logdir: str, shown_logdir: str, hint: str) -> None:
-        """Remember what is known at the start.
+        """Store what is known at the start.
 
         Args:
-            logdir: the folder of the trace, or the file of a text log; absolute.
-            shown_logdir: the same, as the user would type it.
-            hint: what to say if nothing is traced.
+            logdir: the absolute path of the trace's folder, or of a text log.
+            shown_logdir: the same path as the user would type it.
+            hint: what to print if nothing is traced.
         """
         self._told: dict[str, Any] = {
             "logdir": logdir,
@@ -67,5 +67,5 @@ class LastLine:
             command = [self._executable, "-c", program]
             child = os.posix_spawn(self._executable, command, os.environ, file_actions=actions, setsigmask=())
             os.waitpid(child, 0)
-        except (Exception, KeyboardInterrupt):  # noqa: BLE001  The program's own end is what counts.
+        except (Exception, KeyboardInterrupt):  # noqa: BLE001  It must not affect how the program ends.
             return

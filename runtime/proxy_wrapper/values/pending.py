@@ -1,4 +1,4 @@
-"""Numbers on their way from an accelerator, which only the thread that writes the trace waits for."""
+"""Numbers on their way from an accelerator. Only the thread that writes the trace waits for them."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Number
 
 _BITS: Final = {torch.float64: torch.int64, torch.float32: torch.int32}
-"""The integers whose bits stand for those of a floating-point number."""
+"""The integer dtype with as many bits as each floating-point dtype."""
 
 
 class NumbersLostError(Exception):
-    """A device did not give the numbers that were asked of it: it failed, or had no memory left for them."""
+    """A device did not deliver the requested numbers, because it failed or had no memory left."""
 
 
 class Pending:
     """The value of an event's field that is not known yet.
 
-    No abstract base class: the writer asks of each record whether it holds one, and those answer slowly.
+    Not an abstract base class, because the writer calls `isinstance` for each record, which would be slow.
     """
 
     __slots__ = ()
 
     def resolve(self) -> Statistics | Number | bool | None:
-        """Wait until the numbers have arrived; None if there are none. To be called on any thread but the training's.
+        """Wait until the numbers have arrived; None if there are none. Must not be called on the training thread.
 
         Raises:
-            NumbersLostError: if they never will.
+            NumbersLostError: if they will never arrive.
         """
         raise NotImplementedError
 
 
 class PendingStatistics(Pending):
-    """Statistics still on their way from an accelerator. `resolve` waits for them; no tensor of the program is held."""
+    """Statistics still on their way from an accelerator. No tensor of the program is kept alive."""
 
     __slots__ = ("_copy", "_row", "_size_bytes")
 
     def __init__(self, copy: HostCopy, row: int, size_bytes: int) -> None:
-        """Wait for a row of `copy`, which tells of a tensor of this size (see `size_in_bytes`)."""
+        """Refer to a row of `copy`, for a tensor of this size (see `size_in_bytes`)."""
         self._copy = copy
         self._row = row
         self._size_bytes = size_bytes
 
     @property
     def arrived(self) -> Statistics | None:
-        """The statistics, if somebody has waited for the numbers already; None if not."""
+        """The statistics, if the numbers have already been waited for; else None."""
         rows = self._copy.arrived
         return None if rows is None else self._statistics(rows)
 
@@ -71,7 +71,7 @@ class PendingStatistics(Pending):
 
 
 class PendingNonFinite(Pending):
-    """The count of non-finite elements in statistics that are still on their way."""
+    """The count of non-finite elements in pending statistics."""
 
     __slots__ = ("_statistics",)
 
@@ -84,12 +84,12 @@ class PendingNonFinite(Pending):
 
 
 class PendingClearing(Pending):
-    """Whether a gradient was cleared before a step, where an accelerator has yet to tell what it was."""
+    """Whether a gradient was cleared before a step, if its values are still on their way from an accelerator."""
 
     __slots__ = ("_left", "_now")
 
     def __init__(self, left: Statistics | PendingStatistics, now: Statistics | PendingStatistics | None) -> None:
-        """Wait for what a backward pass `left`, and what the step found `now`."""
+        """Compare the gradient that a backward pass `left` with what the step found `now`."""
         self._left = left
         self._now = now
 
@@ -107,15 +107,15 @@ def was_cleared(
     """Whether a gradient was cleared before a step.
 
     Args:
-        left: what the last backward pass that reached it left.
-        now: what the step found.
+        left: the gradient left by the last backward pass that reached it.
+        now: the gradient found by the step.
     """
     clearing = PendingClearing(left, now)
     return clearing if isinstance(left, PendingStatistics) or isinstance(now, PendingStatistics) else clearing.resolve()
 
 
 def is_nothing(statistics: Statistics | None) -> bool:
-    """Whether a gradient is missing, or has no element but zeros."""
+    """Whether a gradient is missing or all zeros."""
     return statistics is None or statistics.minimum is None or statistics.minimum == 0 == statistics.maximum
 
 
@@ -125,7 +125,7 @@ class PendingCount(Pending):
     __slots__ = ("_copy",)
 
     def __init__(self, copy: HostCopy) -> None:
-        """Wait for the one integer of `copy`."""
+        """Refer to the only integer of `copy`."""
         self._copy = copy
 
     def resolve(self) -> int:
@@ -134,7 +134,7 @@ class PendingCount(Pending):
 
 
 class PendingConjunction(Pending):
-    """Whether all of several counts, which are still on their way from an accelerator, are other than zero."""
+    """Whether several counts, still on their way from an accelerator, are all non-zero."""
 
     __slots__ = ("_counts",)
 
@@ -147,12 +147,12 @@ class PendingConjunction(Pending):
 
 
 class PendingValue(Pending):
-    """The value of a tensor of one element that is still on its way from an accelerator."""
+    """The value of a one-element tensor, still on its way from an accelerator."""
 
     __slots__ = ("_copy",)
 
     def __init__(self, copy: HostCopy) -> None:
-        """Wait for the one floating-point number of `copy`."""
+        """Refer to the only floating-point number of `copy`."""
         self._copy = copy
 
     def resolve(self) -> Number:
@@ -161,9 +161,9 @@ class PendingValue(Pending):
 
 
 class Table(NamedTuple):
-    """Numbers of several tensors on their device, a row for each.
+    """Numbers of several tensors on their device, one row per tensor.
 
-    `floats` is (n, k) float64, or float32 where the device has no other; None for none. `integers` is (n, m) int64.
+    `floats` is (n, k) float64, or float32 if the device has no float64; or None. `integers` is (n, m) int64.
     """
 
     floats: torch.Tensor | None
@@ -178,13 +178,13 @@ class Rows(NamedTuple):
 
 
 class HostCopy:
-    """A table of numbers that a device is copying into memory of the host, behind the kernels before it.
+    """A table of numbers that a device is copying to host memory, after the kernels queued before it.
 
-    What goes wrong there, when it is made or on the way, must not reach the program: `rows` tells whoever asks for it.
+    Errors while computing or copying it must not reach the program. `rows` raises them when it is called.
     """
 
     def __init__(self, compute: Callable[[], Table]) -> None:
-        """Start the copy of the table that `compute` makes on an accelerator, without waiting for either."""
+        """Start to compute the table on an accelerator and to copy it, without waiting for either."""
         self._rows: Rows | None = None
         self._transfer: _Transfer | None = None
         self._failure = ""
@@ -197,19 +197,19 @@ class HostCopy:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is known by now that the numbers will not arrive."""
+        """Whether it is already known that the numbers will not arrive."""
         return bool(self._failure)
 
     @property
     def arrived(self) -> Rows | None:
-        """The numbers, if they have been waited for already."""
+        """The numbers, if they have already been waited for."""
         return self._rows
 
     def rows(self) -> Rows:
-        """The numbers, once they are there.
+        """Wait for the numbers, and return them.
 
         Raises:
-            NumbersLostError: if they never will be, with the device's own words.
+            NumbersLostError: if they will never arrive, with the device's message.
         """
         if self._rows is None and self._transfer is not None:
             try:
@@ -222,7 +222,7 @@ class HostCopy:
         return self._rows
 
     def _fail(self, error: Exception) -> None:
-        """Note what has gone wrong in words: the traceback of `error` holds the tensors that were in use."""
+        """Keep only the message of `error`, because its traceback would keep tensors alive."""
         if comes_from_signal_handler(error):
             raise error
         self._transfer = None
@@ -231,7 +231,7 @@ class HostCopy:
 
 
 class _Packing(NamedTuple):
-    """How a table lies in one tensor of integers, so that there is one copy to wait for: each row's floats first."""
+    """The layout of a table in one integer tensor, which takes a single copy. In each row, floats come first."""
 
     floats: int
     dtype: torch.dtype
@@ -241,14 +241,14 @@ class _Packing(NamedTuple):
         return cls(0, torch.float64) if floats is None else cls(floats.shape[1], floats.dtype)
 
     def pack(self, table: Table) -> torch.Tensor:
-        """The table as (n, k + m) int64, floating-point numbers as their bits."""
+        """The table as (n, k + m) int64, with floats stored as their bits."""
         if table.floats is None:
             return table.integers
         bits = convert(view(table.floats, _BITS[self.dtype]), torch.int64)
         return concatenate((bits, table.integers), 1)
 
     def unpack(self, words: torch.Tensor) -> Rows:
-        """The numbers in `words`, a copy of what `pack` made that is on the host."""
+        """The numbers in `words`, a host copy of a result of `pack`."""
         bits = contiguous(convert(words[:, : self.floats], _BITS[self.dtype]))
         return Rows(tolist(view(bits, self.dtype)) if self.floats else (), tolist(words[:, self.floats :]))
 
@@ -279,7 +279,7 @@ class _Transfer:
             self._event.record(current_stream(self._device))
 
     def wait(self) -> torch.Tensor:
-        """The tensor on the host, once it is there."""
+        """Wait for the tensor, and return it on the host."""
         module = getattr(torch, self._device.type, None)
         # A new thread has the first device for its own. To wait there for another one would take memory of the first.
         with getattr(module, "device", contextlib.nullcontext)(self._device):
