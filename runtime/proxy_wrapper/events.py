@@ -373,7 +373,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
       location of the line that passes the mask, if there is only one.
     - "later-tokens-seen": the targets are the next tokens, and all attention to the tokens can see later ones.
     - "binary-targets": some are below -0.5 or above 1.5. `values`: the smallest and the largest.
-    - "sign-targets": some are neither 1 nor -1. `values`: how many, of how many.
+    - "sign-targets": some are neither 1 nor -1 (for a soft margin loss: some are 0). `values`: how many, of how many.
     """
 
     what: str = ""
