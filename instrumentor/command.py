@@ -428,7 +428,15 @@ def _find_dismissed(run: _Run) -> Mapping[str, Dismissed]:
     from instrumentor.engine.dismissed import find_dismissed
 
     found = _select(request, run.configurations, report=lambda _: None)
-    return find_dismissed(run.tasks(each for each in found if each.shown != STANDARD_STREAM), run.search)
+    tasks = list(run.tasks(each for each in found if each.shown != STANDARD_STREAM))
+    try:
+        return find_dismissed(tasks, run.search)
+    except Exception as error:  # noqa: BLE001 - without an answer everything is analysed, as it would be if unsure
+        run.tell(
+            f"internal error while looking for files that need no analysis ({type(error).__name__}: {error});"
+            " all files are analysed, which takes longer; please report it"
+        )
+        return {}
 
 
 def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:

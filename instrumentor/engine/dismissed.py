@@ -140,11 +140,13 @@ class _Group:
             with room_for_nesting(), FactsStore(self._cache) as store:
                 program = read_program(self._tasks, self._read, self._search, store)
                 screen = Screen(program, Knowledge(Settings(), finder))
+                place = {path: index for index, path in enumerate(self._states)}
                 dismissed = [
-                    (number, self._lines[path])
+                    (place[path], self._lines[path])
                     for number, path in enumerate(program.paths)
                     if path in self._tasks
                     and path in self._lines
+                    and program.is_known(number)
                     and is_screened(self._tasks[path].settings)
                     and not screen.reason(
                         number, self._tasks[path].settings.wrap_factories, self._tasks[path].called.__contains__
@@ -153,7 +155,7 @@ class _Group:
         except (RecursionError, MemoryError):
             return None
         folders = [(each, _names_digest(each)) for each in program.places.folders_read]
-        return _Answer([self._states[each] for each in program.paths], folders, finder.lookups(), dismissed)
+        return _Answer(list(self._states.values()), folders, finder.lookups(), dismissed)
 
     def _read(self, path: str) -> bytes | None:
         state = settled_state(path)

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from instrumentor.resolve.search_path import SearchPaths
 
 
+# How many files are read besides those given: some for each of them, and some more.
+_BESIDES_EACH = 4
+_BESIDES = 64
+
+
 @dataclass
 class Program:
     """Files with what each leads to.
@@ -35,6 +40,7 @@ class Program:
         places: finds what imports lead to.
         imports: the files that each imports.
         leads_to: the files that each leads to, itself included, as a set of bits.
+        unread: the files that were not read because there are too many, as a set of bits.
     """
 
     paths: list[str]
@@ -43,7 +49,12 @@ class Program:
     places: ImportPlaces
     imports: list[set[int]] = field(default_factory=list)
     leads_to: list[int] = field(default_factory=list)
+    unread: int = 0
     _targets: dict[tuple[int, str], list[tuple[int, tuple[str, ...]]]] = field(default_factory=dict)
+
+    def is_known(self, file: int) -> bool:
+        """Whether all files that a file leads to were read."""
+        return not self.leads_to[file] & self.unread
 
     def targets(self, file: int, dotted: str) -> list[tuple[int, tuple[str, ...]]]:
         """The files that a name may lead to as a file imports it, each with the names in it; none for a library's."""
@@ -82,7 +93,10 @@ def read_facts(content: bytes) -> FileFacts | None:
 def read_program(
     paths: Iterable[str], read: Callable[[str], bytes | None], search: SearchPaths, store: FactsStore
 ) -> Program:
-    """The facts of some files, and of all files that their imports lead to.
+    """The facts of some files, and of the files that their imports lead to.
+
+    A folder beside large packages, as in `site-packages`, leads to thousands of files. So the number of files that are
+    read besides those given is limited; nearer ones come first.
 
     Args:
         paths: the files, absolute.
@@ -91,6 +105,7 @@ def read_program(
         store: keeps facts between runs.
     """
     given = list(dict.fromkeys(paths))
+    most = len(given) * (1 + _BESIDES_EACH) + _BESIDES
     places = ImportPlaces(search, (os.path.dirname(each) for each in given))  # noqa: PTH120
     program = Program([], [], {}, places)
 
@@ -98,6 +113,10 @@ def read_program(
         if path not in program.number:
             program.number[path] = len(program.paths)
             program.paths.append(path)
+            if len(program.paths) > most:
+                program.unread |= 1 << program.number[path]
+                program.facts.append(None)
+                return program.number[path]
             content = read(path)
             found = None if content is None else _facts_of(original_of(content), store)
             program.facts.append(found)
