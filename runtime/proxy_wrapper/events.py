@@ -160,6 +160,8 @@ class Module(Event, frozen=True, gc=False):
     `module_of_type` is the Python module that defines its class ("torch.nn.modules.linear"); "" in older traces. `made`
     is the location where the `__init__` of an enclosing module assigns it, if known. `settings`, for modules of
     PyTorch, are the numbers, booleans and short strings it was created with ("p", "momentum"), as of this definition.
+    `repeated` is the number of positions of a container that all hold one module, which `__init__` creates once and
+    multiplies (`[Block()] * 4`); else 0.
     """
 
     id: Id
@@ -178,6 +180,7 @@ class Module(Event, frozen=True, gc=False):
     module_of_type: str = ""
     made: Count = 0
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    repeated: Count = 0
 
 
 class StateTensor(Event, frozen=True, gc=False):

@@ -371,6 +371,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
+        "A list of layers multiplies one layer, so all positions are that layer.",
+        "layer-repeated",
+        (
+            "https://github.com/zalandoresearch/pytorch-vq-vae/issues/2",
+            "https://github.com/acids-ircam/ddsp_pytorch/issues/37",
+            "https://github.com/linkedin/Liger-Kernel/pull/269",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
         "A layer is created and never used.",
         "never-called",
         (

@@ -1,6 +1,7 @@
-"""Layers are made once, and their units begin with different weights.
+"""Layers are made once each, and their units begin with different weights.
 
-A layer that is made in `forward` has new random weights in each call, and no optimizer has them. And where two layers
+A layer that is made in `forward` has new random weights in each call, and no optimizer has them. A list of layers that
+multiplies one, `[Block()] * 4`, has the same layer four times. And where two layers
 that follow each other begin with one number for all weights, the units between them put out the same, get the same
 gradients and stay the same.
 """
@@ -31,6 +32,22 @@ MADE_IN_FORWARD: Final = Rule(
     sources=("https://discuss.pytorch.org/t/create-layers-in-forward-or-in-init/83929",),
     explains=("untrained", "never-updated", "optimizer-misses-parameters", "grad-cut-off"),
 )
+REPEATED: Final = Rule(
+    "layer-repeated",
+    WARNING,
+    "One layer in place of several",
+    "A container holds one and the same module at all of its positions, two or more: the list that it was made from "
+    "multiplies a new module, as `[Block()] * 4` does. All positions share one set of weights. A container that "
+    "repeats a module which was created before, in a statement of its own, is not reported: it may be meant to share.",
+    "Create one module for each position: `[Block() for _ in range(4)]`. To share weights on purpose, assign the "
+    "module to a variable first.",
+    "show {run} --kind module --name {name}",
+    sources=(
+        "https://github.com/zalandoresearch/pytorch-vq-vae/issues/2",
+        "https://github.com/acids-ircam/ddsp_pytorch/issues/37",
+        "https://github.com/yaoppeng/U-Net_v2/issues/10",
+    ),
+)
 EQUAL_UNITS: Final = Rule(
     "equal-units",
     WARNING,
@@ -53,6 +70,7 @@ def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         findings += _made_in_forward(of_process)
+        findings += _repeated(of_process)
         findings += _equal(of_process, tree)
     if not evidence.parameters:
         return Sight((), evidence.level_words or ["no parameter was traced"], has_looked=False)
@@ -77,6 +95,22 @@ def _made_in_forward(of_process: ProcessEvidence) -> list[Finding]:
                 concerns=[module.name],
             )
     return list(found.values())
+
+
+def _repeated(of_process: ProcessEvidence) -> list[Finding]:
+    """The containers of one process that hold one new module at all positions."""
+    return [
+        REPEATED.finding(
+            module.name,
+            f"one module is at all {module.repeated:,} positions",
+            [of_process.process.rank],
+            place=module.origin,
+            evidence=[f"they share {module.parameters:,} weights"],
+            concerns=[module.name],
+        )
+        for module in of_process.process.modules
+        if module.repeated > 1
+    ]
 
 
 def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
@@ -116,4 +150,6 @@ def _is_one_number(tensor: TensorSummary) -> bool:
     return isinstance(first.minimum, float) and first.minimum == first.maximum != 0.0
 
 
-CHECK: Final = Check("layers", "layers are made once, with different units", _look, (MADE_IN_FORWARD, EQUAL_UNITS))
+CHECK: Final = Check(
+    "layers", "layers are made once each, with different units", _look, (MADE_IN_FORWARD, REPEATED, EQUAL_UNITS)
+)

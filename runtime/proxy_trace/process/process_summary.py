@@ -49,13 +49,12 @@ _TRAIL_OF_LOSS: Final = 12
 class ModuleSummary(msgspec.Struct):
     """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
 
-    `training_calls` are those in training mode.
-    `stages` counts by stage the calls that no other module made. Of the steps, the `first` ones and then each
-    `every`-th are recorded, and none of those after the trace reached its largest size (`is_cut_short`). `is_compiled`
-    if some of its calls ran compiled code, in which no calls are seen; `calls_seen`, `removed` and `settings` as in
-    `events.Module`; `place` is where it was proxied, as "file:line", and `made` where it was made, "" if that is not
-    known. `owner` names the class whose method proxied it, "" where it was none. `called_place` is where it was called
-    last. `is_cut_off` if no gradient reached it from what it put out in some of its first calls in training mode.
+    `training_calls` counts those in training mode, and `stages` those that no other module made, by stage. The `first`
+    steps and then every `every`-th are recorded, none after the trace reached its maximum size (`is_cut_short`).
+    `is_compiled`: some of its calls ran compiled code, in which no calls are seen. `calls_seen`, `removed`, `settings`
+    and `repeated` are as in `events.Module`. `place` is where it was proxied, as "file:line", and `made` where it was
+    created, "" if unknown. `owner` is the class whose method proxied it, "" if none. `called_place` is where it was
+    last called. `is_cut_off`: no gradient reached it from its outputs in some of its first calls in training mode.
     """
 
     id: int
@@ -82,6 +81,7 @@ class ModuleSummary(msgspec.Struct):
     owner: str = ""
     called_place: str = ""
     is_cut_off: bool = False
+    repeated: int = 0
 
     @property
     def origin(self) -> str:
@@ -505,7 +505,7 @@ class ProcessCollector:
         module.place = self._names.place(event.location) if event.location else module.place
         module.owner = self._names.owner(event.location) or module.owner
         module.made = self._names.place(event.made) if event.made else module.made
-        module.settings = event.settings
+        module.settings, module.repeated = event.settings, event.repeated
 
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)

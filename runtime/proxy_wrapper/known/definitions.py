@@ -12,6 +12,7 @@ from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.places.assigned_lines import AttributeLines
 from proxy_wrapper.places.filled_lines import FilledLines
+from proxy_wrapper.places.repeated_lists import repeats_new_object
 from proxy_wrapper.values.distributed_tensors import placements_of
 from proxy_wrapper.values.statistics import summarize, unobserved
 from proxy_wrapper.values.torch_functions import numel
@@ -70,6 +71,7 @@ class Definitions:
         entry.calls_seen = _is_call_of_torch(module)
         entry.module_of_type = _module_of_type(module)
         parameters = sum(_elements(found.module) for found in named_modules(module, ""))
+        entry.repeated = self._repeated(entry, module) if parameters else 0
         self._send_module(entry, parameters, location)
 
     def _send_module(self, entry: ModuleEntry, parameters: int, location: int) -> None:
@@ -94,6 +96,7 @@ class Definitions:
                 module_of_type=entry.module_of_type,
                 made=made,
                 settings=_settings_of(entry),
+                repeated=entry.repeated,
             ),
             location,
         )
@@ -109,6 +112,16 @@ class Definitions:
                     return found
             entry = entry.parent
         return 0
+
+    def _repeated(self, entry: ModuleEntry, module: nn.Module) -> int:
+        """How many positions of a container hold one module that `__init__` makes once and multiplies; else 0."""
+        children = list(module._modules.values())
+        holder = None if entry.parent is None else entry.parent.module()
+        if len(children) < 2 or holder is None or any(each is not children[0] for each in children):
+            return 0
+        key = entry.name.rpartition(".")[2]
+        assigned = self._attributes.find(type(holder), key)
+        return len(children) if assigned is not None and repeats_new_object(assigned.code, key) else 0
 
     def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Send the definition of one parameter or buffer, with its last known statistics."""

@@ -147,6 +147,7 @@ class ModuleEntry:
         "recurses",
         "registered",
         "removed",
+        "repeated",
         "state",
         "state_ids",
         "successor",
@@ -188,6 +189,7 @@ class ModuleEntry:
         self.has_been_nonfinite = False
         self.calls_seen = True
         self.module_of_type = ""
+        self.repeated = 0
         # For a top module: the state of the thread that last proxied it, called it, or stepped with it.
         self.user: weakref.ref[object] | None = None
         # How that thread trains. This is kept after the thread ends.

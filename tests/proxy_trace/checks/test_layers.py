@@ -40,6 +40,18 @@ def test_a_layer_that_is_made_in_each_call_is_told_where_it_is_called(
     assert [(each.name, each.place) for each in found] == [("model.Conv2d", "net.py:20")] * is_told
 
 
+@pytest.mark.parametrize("repeated", [0, 4])
+def test_a_list_that_is_one_layer_is_told_where_it_is_made(
+    tmp_path: Path, write_trace: WriteTrace, repeated: int
+) -> None:
+    blocks = events.Module(2, "model.blocks", "ModuleList", 1, 1, parameters=12, made=4, repeated=repeated)
+    held = events.Parameter(1, "model.blocks.0.weight", 2, "float32[3, 4]", "cpu", True, statistics=holds(1))
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, blocks, held, *CALLS, STEP)
+    found = [each for each in find(path) if each.code == "layer-repeated"]
+    assert [(each.name, each.place) for each in found] == [("model.blocks", "net.py:9")] * bool(repeated)
+    assert [each.reason for each in found] == ["one module is at all 4 positions"] * bool(repeated)
+
+
 ONE, RANDOM, ZEROS = (0.5, 0.5), (-1.0, 1.0), (0.0, 0.0)
 
 

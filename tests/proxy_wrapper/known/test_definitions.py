@@ -46,6 +46,23 @@ def test_a_weight_of_one_number_is_told_with_the_line_that_fills_it(logdir: str,
     assert filled == {"model.0.fc.weight": Filled.fill.__code__.co_firstlineno + 1}
 
 
+class Repeated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.once = nn.ModuleList([nn.Linear(2, 2)] * 3)
+        self.each = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+        shared = nn.Linear(2, 2)
+        self.meant = nn.ModuleList([shared] * 3)
+        self.stateless = nn.Sequential(*[nn.ReLU()] * 2)
+        self.alone = nn.Sequential(*[nn.Linear(2, 2)] * 1)
+
+
+def test_a_container_with_one_new_module_at_all_positions_is_told(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(Repeated(), recurse=True, logdir=logdir, name="model")
+    modules = [event for event in seen.events if isinstance(event, Module)]
+    assert {event.name: event.repeated for event in modules if event.repeated} == {"model.once": 3}
+
+
 def removed(observer: MemoryObserver) -> set[str]:
     last = {(type(event), event.id): event for event in observer.events if isinstance(event, (Module, StateTensor))}
     return {event.name for event in last.values() if event.removed}
