@@ -10,7 +10,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit checks conformance oracles cuda compose truth soundness fuzz variants zoo screened bench matrix clean
+.PHONY: help demo test lint types unit checks conformance oracles cuda compose truth soundness fuzz variants zoo bench matrix clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -75,9 +75,6 @@ variants: $(VENV)/.installed-dev ## Write each pattern in every other way that i
 
 zoo: $(VENV)/.installed ## Check on a whole tree of sources what is promised of any: make zoo TREE=site-packages/timm
 	$(BIN)/python benchmarks/whole_tree.py $(TREE) $(TREE_ARGS)
-
-screened: $(VENV)/.installed ## Analyse files of a tree that need no analysis: make screened TREE=site-packages/timm
-	$(BIN)/python benchmarks/screened.py $(TREE) $(TREE_ARGS)
 
 bench: $(VENV)/.installed ## Measure what tracing costs
 	$(BIN)/python benchmarks/runtime_overhead.py $(BENCH_ARGS)

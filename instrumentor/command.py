@@ -34,12 +34,11 @@ from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.tally import DONE, FAILED, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from instrumentor.decision import Decision
     from instrumentor.engine.batch import Done
     from instrumentor.engine.calls_between import CallsBetween
-    from instrumentor.engine.dismissed import Dismissed
     from instrumentor.output.mirror import Mirror
     from instrumentor.report.journal import Journal
     from instrumentor.request import Request
@@ -59,7 +58,6 @@ class _Run:
     search: SearchPaths = field(default_factory=SearchPaths)
     modules_cache: str | None = None
     calls: CallsBetween | None = None
-    dismissed: Mapping[str, Dismissed] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     # Each decision with its script and, for a notebook, where the cells start.
     explained: list[tuple[str, Decision, tuple[tuple[int, int], ...]]] = field(default_factory=list)
@@ -103,9 +101,6 @@ class _Run:
         if not task.path:
             return self._process_stdin(task)
         request = self.request
-        dismissed = self.dismissed.get(task.path)
-        if dismissed is not None:
-            return Outcome("unchanged", dismissed.source, lines=dismissed.lines)
         # For files found in a directory, only models are reported by default.
         with_decisions = not task.was_found or request.verbose or request.explain or request.records
         outcome = self.cache.find(task, with_decisions=with_decisions) if self.cache is not None else None
@@ -358,7 +353,6 @@ def _execute(request: Request) -> int:
         run.search = SearchPaths(request.python_path)
         _open_cache(run, stack)
         run.calls = _find_calls(run)
-        run.dismissed = _find_dismissed(run)
         found = _select(request, configurations, run.note_failure)
         total = partial(_count, request, configurations)
         is_alone = len(request.arguments) == 1 and not roots and not request.entry
@@ -418,25 +412,6 @@ def _find_calls(run: _Run) -> CallsBetween | None:
     scripts = (each.shown for each in found if each.shown != STANDARD_STREAM and not is_notebook(each.shown))
     paths = dict.fromkeys(map(os.path.realpath, scripts))
     return CallsBetween(paths, run.search, Path(run.modules_cache) if run.modules_cache is not None else None)
-
-
-def _find_dismissed(run: _Run) -> Mapping[str, Dismissed]:
-    """Find the files that need no analysis, where nothing but the new bytes of files is wanted."""
-    request = run.request
-    if request.goal != "instrument" or request.entry or not run.has_directories:
-        return {}
-    from instrumentor.engine.dismissed import find_dismissed
-
-    found = _select(request, run.configurations, report=lambda _: None)
-    tasks = list(run.tasks(each for each in found if each.shown != STANDARD_STREAM))
-    try:
-        return find_dismissed(tasks, run.search)
-    except Exception as error:  # noqa: BLE001 - without an answer everything is analysed, as it would be if unsure
-        run.tell(
-            f"internal error while looking for files that need no analysis ({type(error).__name__}: {error});"
-            " all files are analysed, which takes longer; please report it"
-        )
-        return {}
 
 
 def _process_programs(run: _Run, found: Iterator[Found]) -> Iterator[Done]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.fixpoint import analyse
@@ -12,8 +12,9 @@ from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.decide.program import decide_program, files_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
-from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
 from instrumentor.rewrite import check_rewritten, plan_changes, rewrite
+from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.suppressions import read_suppressions
 from instrumentor.source.undo import may_be_instrumented, undo
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from instrumentor.decide.given_classes import GivenClass
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Sources, Unit
+    from instrumentor.resolve.units import Unit, UnitFinder
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 
@@ -66,6 +67,7 @@ def instrument_source(
     source_name: str,
     sources: Sources | None = None,
     looks_elsewhere: bool = False,
+    outlines: UnitFinder | None = None,
 ) -> Result:
     """Put the models of one script under proxies.
 
@@ -76,6 +78,8 @@ def instrument_source(
         sources: the project's other files and the installed packages; without them, their definitions are judged by
             the catalogue and by their use.
         looks_elsewhere: whether to find the project's other files that make models; those files stay unchanged.
+        outlines: finds the outlines of the project's other files. Given if only the new bytes matter: a script whose
+            own text shows that it has nothing to wrap is then not analysed, and has no decisions.
 
     Returns:
         The new bytes with the reason for every site.
@@ -89,7 +93,7 @@ def instrument_source(
     if _is_instrumented(source, source_name=source_name):
         return Result(source, source, (), already_instrumented=True)
     text = decode(source, source_name=source_name)
-    result = _instrument(source, text, settings, source_name, sources, looks_elsewhere=looks_elsewhere)
+    result = _instrument(source, text, settings, source_name, sources, outlines, looks_elsewhere=looks_elsewhere)
     # The analysis has been freed by now: parsing the result needs as much memory again.
     check_rewritten(source, result.instrumented, text, source_name=source_name)
     return result
@@ -101,6 +105,7 @@ def _instrument(
     settings: Settings,
     source_name: str,
     sources: Sources | None,
+    outlines: UnitFinder | None,
     *,
     looks_elsewhere: bool,
 ) -> Result:
@@ -110,6 +115,8 @@ def _instrument(
     script = index_unit(SCRIPT, "", tree)
     try:
         with room_for_nesting():
+            if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
+                return Result(source, source, (), already_instrumented=False)
             project = Project(script, settings, sources)
             facts, hierarchy = analyse(project)
             given = find_given_classes(facts, hierarchy)

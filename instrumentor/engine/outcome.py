@@ -117,8 +117,8 @@ class Outcome(msgspec.Struct, frozen=True):
         source: the script as it was read.
         result_digest: the digest of the bytes to write; empty if there are none.
         lines: how many lines it has.
-        decisions: every site with its verdict and reason; none for a file that was not analysed because it has nothing
-            to wrap.
+        decisions: every site with its verdict and reason; none for a brief task if the script's own text shows that
+            it has nothing to wrap.
         original: the script's bytes, if it changes.
         result: the bytes to write, if it changes.
         recorded_source: for a revert, the path of the original in the source comment.

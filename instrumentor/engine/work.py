@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from instrumentor.engine.outcome import Task
     from instrumentor.paths.files import Script
+    from instrumentor.resolve.outline_cache import OutlineCache
 
 _BYTES_PER_LINE = 40
 
@@ -84,7 +85,8 @@ def process_script(
         recorder.installed = libraries.at(task.packages.folders, task.modules_cache)
         roots = libraries.search.roots(directory)
         sources = Sources(recorder.read, roots, recorder, libraries.units, called=frozenset(task.called))
-        outcome = _instrument(content, task, common, sources)
+        outlines = libraries.outlines(task.modules_cache) if task.is_brief else None
+        outcome = _instrument(content, task, common, sources, outlines)
         return replace(outcome, dependencies=recorder.dependencies(), lookups=recorder.lookups())
     except InstrumentError as error:
         if error.path is not None and error.path.startswith(task.name):
@@ -96,11 +98,13 @@ def process_script(
     return replace(common, status="failed", failure=failure, dependencies=recorder.dependencies())
 
 
-def _instrument(content: bytes, task: Task, common: Outcome, sources: Sources) -> Outcome:
+def _instrument(
+    content: bytes, task: Task, common: Outcome, sources: Sources, outlines: OutlineCache | None
+) -> Outcome:
     transform = (
         instrument_notebook
         if is_notebook(task.shown)
-        else partial(instrument_source, looks_elsewhere=not task.was_found)
+        else partial(instrument_source, looks_elsewhere=not task.was_found, outlines=outlines)
     )
     result = transform(content, task.settings, source_name=task.name, sources=sources)
     common = replace(common, elsewhere=result.elsewhere)

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 _ALTERNATIVES = frozenset({"Optional", "Union", "Final", "ClassVar"})
 
 
+def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
+    """The names that each function of a file binds but by definitions and imports; under None those of its top."""
+    found: dict[FunctionNode | None, set[str]] = {None: set()}
+    for node in unit.parents:
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            found[None].update(node.names)
+        elif names := bound_by(node):
+            found.setdefault(function_around(unit, node), set()).update(names)
+    return found
+
+
 def bound_by(node: ast.AST) -> list[str]:
     """The names that a node binds by itself, but for definitions and imports."""
     if isinstance(node, ast.Name):
@@ -87,6 +98,35 @@ def annotated_items(annotation: ast.expr) -> list[ast.expr]:
     if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
         return []
     return annotation.slice.elts if spelling(annotation.value).rpartition(".")[2] in ("tuple", "Tuple") else []
+
+
+def names_within(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
+    """The names of the classes that an annotation names, those of a tuple's items included."""
+    return [name for each in (annotation, *annotated_items(annotation)) for name in annotated_names(each)]
+
+
+def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | None, set[str]]) -> bool:
+    """Whether a name may stand for something else where a node reads it than what the file defines or imports by it."""
+    function = function_around(unit, node)
+    while function is not None:
+        if name in bound.get(function, ()):
+            return True
+        function = function_around(unit, function)
+    return name in bound[None]
+
+
+def spelled_where_read(unit: Unit, node: ast.expr, bound: dict[FunctionNode | None, set[str]]) -> str:
+    """A dotted name as it is written, if its root is what the file defines or imports, or the object at hand.
+
+    Of one that hangs on something else a dot and its last part; empty for what has no such name.
+    """
+    spelled = spelling(node)
+    root, _, rest = spelled.partition(".")
+    if root in ("self", "cls") and rest and "." not in rest:
+        return spelled
+    if root and is_bound(unit, node, root, bound):
+        return f".{rest.rpartition('.')[2]}" if rest else ""
+    return spelled
 
 
 def spelling(expression: ast.expr) -> str:

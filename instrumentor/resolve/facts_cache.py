@@ -29,9 +29,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _HASH_BYTES = 16
 _VERSION_CHARACTERS = 12
-_KINDS = ("modules", "calls", "dismissed")
-# With the store of files' facts, which has a form of its own.
-_FOLDERS = (*_KINDS, "files")
+_KINDS = ("modules", "outlines", "calls")
 
 
 class FactsCache(Generic[T]):
@@ -39,7 +37,7 @@ class FactsCache(Generic[T]):
 
     Args:
         folder: the folder of caches.
-        kind: "modules", "calls" or "dismissed".
+        kind: "modules", "outlines" or "calls".
         version: of what is read from a module's bytes, as `version_of` gives it.
         facts: the class that they are kept as.
     """
@@ -117,7 +115,7 @@ def clear_facts(folder: Path) -> int:
         OSError: something cannot be deleted.
     """
     freed = 0
-    for each in sorted(each for kind in _FOLDERS for each in folder.glob(f"{kind}-*")):
+    for each in sorted(each for kind in _KINDS for each in folder.glob(f"{kind}-*")):
         freed += sum(file.stat().st_size for file in each.rglob("*") if file.is_file())
         shutil.rmtree(each)
     return freed

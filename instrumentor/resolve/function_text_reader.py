@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import bound_by, function_around, spelling, stores
+from instrumentor.resolve.bindings import bound_by, spelling, stores
+from instrumentor.resolve.function_outline import is_evidence
 from instrumentor.resolve.function_text import FunctionText
 from instrumentor.source.nodes import walk
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import Function, Unit
 
-# Using an object so may make a module of it for those who want no guesses.
-EVIDENCE = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BACKWARD}) - catalogue.MOVES
-_READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
 # What reads or changes names that are not written down, wherever they are.
 _REFLECTING = frozenset({"eval", "exec", "globals", "locals", "vars"})
 # What sets attributes of names that are not written down.
@@ -127,38 +124,3 @@ def _classes_asked_for(node: ast.AST) -> list[ast.expr]:
         return [node.type] if node.type is not None else []
     is_test = isinstance(node, ast.Call) and spelling(node.func) in ("isinstance", "issubclass")
     return node.args[1:] if is_test else []  # type: ignore[attr-defined]
-
-
-def is_evidence(node: ast.AST, unit: Unit) -> bool:
-    """Whether something is used as only modules are: `model.parameters()`, not `signature(f).parameters[name]`."""
-    if not isinstance(node, ast.Attribute) or node.attr not in EVIDENCE:
-        return False
-    if _is_signature(node.value, unit):
-        return False
-    above = unit.parents[node]
-    if isinstance(above, ast.Call):
-        return above.func is node or spelling(above.func) not in _READING
-    is_iterated = isinstance(above, (ast.For, ast.comprehension)) and above.iter is node
-    return not (is_iterated or isinstance(above, (ast.Attribute, ast.Subscript, ast.Compare)))
-
-
-def _is_signature(value: ast.expr, unit: Unit) -> bool:
-    """Whether an expression is what `inspect.signature` gives, or a name that holds nothing else in its function."""
-    if isinstance(value, ast.Call):
-        return spelling(value.func).endswith("signature")
-    if not isinstance(value, ast.Name):
-        return False
-    function, stored = function_around(unit, value), list[ast.AST]()
-    while function is not None and not stored:
-        stored = [unit.parents[node] for node in walk(function) if _binds(node, value.id)]
-        function = function_around(unit, function)
-    return bool(stored) and all(
-        isinstance(each, ast.Assign) and isinstance(each.value, ast.Call) and _is_signature(each.value, unit)
-        for each in stored
-    )
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id == name and not isinstance(node.ctx, ast.Load)
-    return isinstance(node, ast.arg) and node.arg == name

@@ -8,6 +8,7 @@ from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
 from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.module_reader import facts_version
+from instrumentor.resolve.outline_cache import OutlineCache
 from instrumentor.resolve.search_path import SearchPaths
 from instrumentor.resolve.unit_cache import UnitCache
 
@@ -23,6 +24,7 @@ class Libraries:
     def __init__(self) -> None:
         self.search = SearchPaths()
         self.units = UnitCache()
+        self._outlines: dict[str | None, OutlineCache] = {}
         self._found: dict[tuple[tuple[str, ...], str | None], InstalledFiles] = {}
 
     @property
@@ -32,8 +34,8 @@ class Libraries:
 
     @property
     def dropped_bytes(self) -> int:
-        """How much source was kept parsed that is not kept any more."""
-        return self.units.dropped_bytes
+        """How much source was kept parsed, or as outlines, that is not kept any more."""
+        return self.units.dropped_bytes + sum(each.dropped_bytes for each in self._outlines.values())
 
     def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:
         """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
@@ -42,3 +44,9 @@ class Libraries:
             facts = None if cache is None else FactsCache(Path(cache), "modules", facts_version(), ModuleFacts)
             self._found[key] = InstalledFiles([Path(folder) for folder in folders], facts)
         return self._found[key]
+
+    def outlines(self, cache: str | None) -> OutlineCache:
+        """The outlines of the projects' files; `cache` is the folder in which they are kept between runs."""
+        if cache not in self._outlines:
+            self._outlines[cache] = OutlineCache(self.units, None if cache is None else Path(cache))
+        return self._outlines[cache]

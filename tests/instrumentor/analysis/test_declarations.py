@@ -7,6 +7,8 @@ from textwrap import dedent
 import pytest
 
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve.outline_cache import OutlineCache
+from instrumentor.resolve.unit_cache import UnitCache
 from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
@@ -21,10 +23,13 @@ FIRST = HEAD.count("\n")
 
 
 def wraps(body: str, **files: str) -> dict[int, str]:
-    """The reasons of the proxies by their lines in the body."""
+    """The reasons of the proxies by their lines in the body; the same whether screened before or not."""
     siblings = {f"{name}.py": dedent(text).encode() for name, text in files.items()}
     source, sources = (HEAD + dedent(body).lstrip("\n")).encode(), Sources(siblings.get)
     whole = instrument_source(source, Settings(), source_name="x.py", sources=sources)
+    outlines = OutlineCache(UnitCache(), None)
+    screened = instrument_source(source, Settings(), source_name="x.py", sources=sources, outlines=outlines)
+    assert screened.instrumented == whole.instrumented
     return {each.line - FIRST: each.reason for each in whole.decisions if each.verdict == "wrap"}
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.engine.calls_between import CallFacts
 from instrumentor.resolve import catalogue, module_reader
 from instrumentor.resolve.facts_cache import FactsCache, clear_facts, version_of
 from instrumentor.resolve.module_facts import ModuleFacts
 from instrumentor.resolve.module_reader import read_facts
+from instrumentor.resolve.outline import Outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def test_half_a_character_is_not_kept_and_breaks_nothing(tmp_path: Path) -> None
 def test_facts_of_another_kind_or_version_are_others(tmp_path: Path) -> None:
     facts_in(tmp_path).store(SOURCE, read_facts(SOURCE))
     assert FactsCache(tmp_path, "modules", "2", ModuleFacts).load(SOURCE) is None
-    assert FactsCache(tmp_path, "calls", "1", CallFacts).load(SOURCE) is None
+    assert FactsCache(tmp_path, "outlines", "1", Outline).load(SOURCE) is None
 
 
 def test_facts_that_other_code_reads_are_others(tmp_path: Path) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from instrumentor.code.store import FactsStore
-from instrumentor.engine.screen import Screen, is_screened
-from instrumentor.instrument import instrument_source
-from instrumentor.link.program import read_program
-from instrumentor.resolve.knowledge import Knowledge
-from instrumentor.resolve.search_path import SearchPaths
-from instrumentor.resolve.units import Sources
+from instrumentor.analysis.fixpoint import analyse
+from instrumentor.instrument import Result, instrument_source
+from instrumentor.resolve.outline_cache import OutlineCache
+from instrumentor.resolve.unit_cache import UnitCache
+from instrumentor.resolve.units import Project, Sources
 from instrumentor.settings import Settings
+
+if TYPE_CHECKING:
+    from instrumentor.analysis.facts import Facts
+    from instrumentor.resolve.classes import Hierarchy
 
 ROOT = Path(__file__).parents[3]
 TORCH = Path(torch.__file__).parent
@@ -163,32 +166,14 @@ NEIGHBOURS = {
 }
 
 
-def analyse(source: str, settings: Settings | None = None) -> bool:
-    """Whether the analysis changes a script."""
-
+def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Result:
     def read(path: str) -> bytes | None:
         return dedent(NEIGHBOURS[path]).encode() if path in NEIGHBOURS else None
 
+    outlines = OutlineCache(UnitCache(), None) if is_brief else None
     return instrument_source(
-        dedent(source).encode(), settings or Settings(), source_name="a.py", sources=Sources(read)
-    ).changed
-
-
-def reason(folder: Path, source: str) -> str:
-    """Why the screen lets a script through."""
-    for name, text in NEIGHBOURS.items():
-        (folder / name).write_text(dedent(text))
-    (folder / "a.py").write_text(dedent(source))
-    return reasons(folder)[str(folder / "a.py")]
-
-
-def reasons(folder: Path) -> dict[str, str]:
-    """The same for all files in a folder, where functions leave what they return to their callers."""
-    paths = [str(path) for path in sorted(folder.rglob("*.py"))]
-    with FactsStore(None) as store:
-        program = read_program(paths, lambda path: Path(path).read_bytes(), SearchPaths(), store)
-    screen = Screen(program, Knowledge(Settings()))
-    return {path: screen.reason(program.number[path], "never", lambda _: False) for path in paths}
+        dedent(source).encode(), settings or Settings(), source_name="a.py", sources=Sources(read), outlines=outlines
+    )
 
 
 @pytest.mark.parametrize(
@@ -447,9 +432,23 @@ def reasons(folder: Path) -> dict[str, str]:
         ),
     ],
 )
-def test_is_dismissed(source: str, tmp_path: Path) -> None:
-    assert not analyse(source)
-    assert not reason(tmp_path, source)
+def test_is_not_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not look(source, is_brief=False).changed
+    monkeypatch.setattr("instrumentor.instrument.analyse", lambda _: pytest.fail("was analysed"))
+    assert not look(source, is_brief=True).changed
+
+
+def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed = []
+
+    def watched(project: Project) -> tuple[Facts, Hierarchy]:
+        analysed.append(project)
+        return analyse(project)
+
+    monkeypatch.setattr("instrumentor.instrument.analyse", watched)
+    result = look(source, is_brief=True)
+    assert analysed
+    assert result == look(source, is_brief=False)
 
 
 @pytest.mark.parametrize(
@@ -803,9 +802,10 @@ def test_is_dismissed(source: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_changed_is_not_dismissed(source: str, tmp_path: Path) -> None:
-    assert analyse(source)
-    assert reason(tmp_path, source)
+def test_is_analysed_and_changed(source: str) -> None:
+    result = look(source, is_brief=True)
+    assert result.changed
+    assert result == look(source, is_brief=False)
 
 
 @pytest.mark.parametrize(
@@ -885,20 +885,20 @@ def test_what_is_changed_is_not_dismissed(source: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_modules_in_plain_lists_are_found_however_they_are_made(body: str, tmp_path: Path) -> None:
+def test_modules_in_plain_lists_are_found_however_they_are_made(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     head = "from torch import nn\nfrom zoo import TABLE, build, class_of\nclass Stack(nn.Module):\n"
     source = head + textwrap.indent(dedent(body), "    ")
-    assert reason(tmp_path, source)
+    assert_is_analysed(source, monkeypatch)
 
 
-def test_a_base_in_another_file_may_pass_a_class(tmp_path: Path) -> None:
+def test_a_base_in_another_file_may_pass_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
         from template import Template
         class Stack(Template):
             def build(self, kind):
                 self.layers = [kind(1, 1)]
         """
-    assert reason(tmp_path, source) or not analyse(source)
+    assert look(source, is_brief=True) == look(source, is_brief=False)
 
 
 @pytest.mark.parametrize(
@@ -924,13 +924,14 @@ def test_a_base_in_another_file_may_pass_a_class(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_may_hand_out_a_model_is_not_dismissed(source: str, tmp_path: Path) -> None:
-    assert reason(tmp_path, source) or not analyse(source)
+def test_what_may_hand_out_a_model_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_is_analysed(source, monkeypatch)
 
 
-@pytest.mark.parametrize("settings", [Settings(factories=("numpy.zeros",)), Settings(min_confidence="possible")])
-def test_what_users_take_for_modules_is_not_screened(settings: Settings) -> None:
-    assert not is_screened(settings)
+def test_users_own_factories_may_make_anything() -> None:
+    source = "import numpy as np\nx = np.zeros(3)\nprint(x)\n"
+    settings = Settings(factories=("numpy.zeros",))
+    assert look(source, is_brief=True, settings=settings).changed
 
 
 @pytest.mark.parametrize(
@@ -945,8 +946,8 @@ def test_what_users_take_for_modules_is_not_screened(settings: Settings) -> None
     ],
     ids=lambda path: "/".join(path.parts[-2:]),
 )
-def test_what_is_dismissed_stays_as_it_is(path: Path, tmp_path: Path) -> None:
+def test_the_same_is_written(path: Path) -> None:
     content = path.read_bytes()
-    (tmp_path / "a.py").write_bytes(content)
-    if not reasons(tmp_path)[str(tmp_path / "a.py")]:
-        assert not instrument_source(content, Settings(), source_name="a.py").changed
+    full = instrument_source(content, Settings(), source_name="a.py")
+    brief = instrument_source(content, Settings(), source_name="a.py", outlines=OutlineCache(UnitCache(), None))
+    assert brief.instrumented == full.instrumented

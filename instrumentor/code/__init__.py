@@ -1,1 +1,0 @@
-"""Reads each file once: its source to facts that need no tree, and the store in which facts are kept."""

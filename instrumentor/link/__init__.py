@@ -1,1 +1,0 @@
-"""Names across files: where imports lead, and which classes are above and below each other."""

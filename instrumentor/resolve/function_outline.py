@@ -1,0 +1,317 @@
+"""What other files need to know of one function to tell whether calling it may make a model."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import (
+    annotations_of,
+    function_around,
+    is_bound,
+    names_within,
+    spelled_where_read,
+    spelling,
+    stores,
+)
+from instrumentor.resolve.mentions import value_names
+from instrumentor.source.nodes import DISPLAYS, walk
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.units import FunctionNode, Unit
+
+# Using an object so may make a module of it for those who want no guesses.
+EVIDENCE = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BACKWARD}) - catalogue.MOVES
+
+_READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+_DECORATED = (*_FUNCTIONS, ast.ClassDef)
+
+# Decorators that hand the function that they are passed to nobody.
+_PLAIN_DECORATORS = frozenset(
+    [
+        "abstractmethod",
+        "cache",
+        "cached_property",
+        "classmethod",
+        "contextmanager",
+        "deleter",
+        "getter",
+        "inference_mode",
+        "lru_cache",
+        "no_grad",
+        "overload",
+        "override",
+        "property",
+        "setter",
+        "staticmethod",
+        "total_ordering",
+        "wraps",
+    ]
+)
+
+
+class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
+    """One function.
+
+    Attributes:
+        key: what it is called in all units, behind the name of its own.
+        name: its name.
+        makers: what is called, as it is spelled, in the values that it may give; an empty text for what has no name.
+        calls: all that is called in it, as far as it has a spelling.
+        values: the names that are read for their value in it, but for its own, as they are spelled.
+        uses_modules: something in it is used as only modules are.
+        annotations: what annotations in it name, its parameters' and its own included, each as it is spelled.
+    """
+
+    key: str
+    name: str
+    makers: list[str]
+    calls: list[str]
+    values: list[str]
+    uses_modules: bool
+    annotations: list[str]
+
+
+def draw_function(
+    unit: Unit, key: str, name: str, nodes: list[ast.AST], bound: dict[FunctionNode | None, set[str]]
+) -> FunctionOutline:
+    """Draw the outline of a function.
+
+    What it is passed and what it reads from elsewhere it does not make. A method of what has no fixed name is spelled
+    with a dot before it.
+    """
+    given: list[ast.expr] = []
+    held: dict[str, list[ast.expr]] = {}
+    calls: list[ast.Call] = []
+    uses_modules = False
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            uses_modules = uses_modules or is_evidence(node, unit)
+        elif isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None:
+            giving = function_around(unit, node)
+            if giving is nodes[0] or isinstance(giving, ast.Lambda):
+                given.append(node.value)
+            elif giving is not None:  # one within it, which gives that where it is called or given itself
+                held.setdefault(giving.name, []).append(node.value)
+        elif isinstance(node, ast.Call) and not _is_plain_copy(unit, node, bound):
+            calls.append(node)
+        for target, value in stores(node):
+            for each in walk(target):
+                if isinstance(each, ast.Name):
+                    held.setdefault(each.id, []).append(value)
+    callees = _Callees(unit, name, nodes, bound)
+    spelled: dict[ast.AST, list[str]] = {node: callees.of_call(node) for node in calls}
+    makers = _called_for(given, held, spelled)
+    names = dict.fromkeys(name for each in spelled.values() for name in each if name)
+    decorators = [each for node in nodes if isinstance(node, _DECORATED) for each in node.decorator_list]
+    names.update(dict.fromkeys(spelled_where_read(unit, each, bound) for each in decorators))
+    names.pop("", None)
+    of_functions = {**bound, None: set[str]()}
+    read = [each for each in value_names(unit, nodes) if not callees.is_for_call(each)]
+    values = dict.fromkeys(spelled_where_read(unit, each, of_functions) for each in read)
+    values.update((name, None) for each in nodes if isinstance(each, ast.Lambda) for name in _called_in(each, spelled))
+    values.update((name, None) for each in calls for name in _got_by(unit, each, of_functions))
+    for each in nodes:
+        if isinstance(each, _FUNCTIONS) and is_handed_to_decorator(each):
+            values[f".{each.name}" if isinstance(unit.parents[each], ast.ClassDef) else each.name] = None
+    values.pop("", None)
+    declared = [each for node in nodes for annotation in annotations_of(node) for each in names_within(annotation)]
+    annotations = dict.fromkeys(name for name in map(spelling, declared) if not hasattr(builtins, name))
+    return FunctionOutline(key, name, makers, list(names), list(values), uses_modules, list(annotations))
+
+
+def is_evidence(node: ast.AST, unit: Unit) -> bool:
+    """Whether something is used as only modules are: `model.parameters()`, not `signature(f).parameters[name]`."""
+    if not isinstance(node, ast.Attribute) or node.attr not in EVIDENCE:
+        return False
+    if _is_signature(node.value, unit):
+        return False
+    above = unit.parents[node]
+    if isinstance(above, ast.Call):
+        return above.func is node or spelling(above.func) not in _READING
+    is_iterated = isinstance(above, (ast.For, ast.comprehension)) and above.iter is node
+    return not (is_iterated or isinstance(above, (ast.Attribute, ast.Subscript, ast.Compare)))
+
+
+def _is_signature(value: ast.expr, unit: Unit) -> bool:
+    """Whether an expression is what `inspect.signature` gives, or a name that holds nothing else in its function."""
+    if isinstance(value, ast.Call):
+        return spelling(value.func).endswith("signature")
+    if not isinstance(value, ast.Name):
+        return False
+    function, stored = function_around(unit, value), list[ast.AST]()
+    while function is not None and not stored:
+        stored = [unit.parents[node] for node in walk(function) if _binds(node, value.id)]
+        function = function_around(unit, function)
+    return bool(stored) and all(
+        isinstance(each, ast.Assign) and isinstance(each.value, ast.Call) and _is_signature(each.value, unit)
+        for each in stored
+    )
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.arg) and node.arg == name
+
+
+def _put_into(node: ast.AST) -> str:
+    """The name of a table that a node puts more into; empty for other nodes."""
+    if not isinstance(node, (ast.Subscript, ast.Attribute)) or not isinstance(node.value, ast.Name):
+        return ""
+    is_put = not isinstance(node.ctx, ast.Load) or getattr(node, "attr", "") in ("update", "setdefault")
+    return node.value.id if is_put else ""
+
+
+class _Callees:
+    """Spells what the calls in a function call, as far as the function itself shows what its names hold.
+
+    Args:
+        unit: the file.
+        name: the function's; empty for the top of the file.
+        nodes: all nodes of it.
+        bound: the names bound in the file.
+    """
+
+    def __init__(self, unit: Unit, name: str, nodes: list[ast.AST], bound: dict[FunctionNode | None, set[str]]) -> None:
+        self._unit = unit
+        self._bound = bound
+        # What each name is assigned as a whole; None where it gets something else, too.
+        self._assigned: dict[str, list[ast.expr] | None] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                known = self._assigned.setdefault(node.targets[0].id, [])
+                if known is not None:
+                    known.append(node.value)
+        whole = {id(each) for values in self._assigned.values() for each in values or ()}
+        for node in nodes:
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                statement = unit.parents[node]
+                if not isinstance(statement, ast.Assign) or id(statement.value) not in whole:
+                    self._assigned[node.id] = None
+            elif isinstance(node, (ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+                self._assigned[(node.arg if isinstance(node, ast.arg) else node.name) or ""] = None
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                self._assigned.update(dict.fromkeys(node.names))
+            elif table := _put_into(node):
+                self._assigned[table] = None
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        read = {
+            node.id
+            for node in nodes
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in called
+        }
+        only_called = self._assigned.keys() - read if name else set()
+        self._for_calls = {id(value) for each in only_called for value in self._assigned[each] or ()}
+        # What functions defined within it give is among what it gives.
+        inner = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        self._inner = inner - self._assigned.keys() - {name} if name else set()
+
+    def of_call(self, node: ast.Call) -> list[str]:
+        """The spellings of what a call may call, for what it gives or what is in that."""
+        is_map = isinstance(node.func, ast.Name) and node.func.id == "map" and node.args
+        return self.of(node.args[0] if is_map else node.func)
+
+    def of(self, callee: ast.expr, depth: int = 4) -> list[str]:
+        """The spellings of what may be called; an empty one among them where that cannot be said."""
+        if depth == 0:
+            return [""]
+        if isinstance(callee, ast.Lambda):
+            return [name for node in walk(callee.body) if isinstance(node, ast.Call) for name in self.of_call(node)]
+        if isinstance(callee, ast.IfExp):
+            return [*self.of(callee.body, depth - 1), *self.of(callee.orelse, depth - 1)]
+        if isinstance(callee, ast.Call) and callee.args and self._is_partial(callee.func):
+            return self.of(callee.args[0], depth - 1)
+        if isinstance(callee, ast.Subscript) and isinstance(callee.value, (ast.Name, ast.Dict)):
+            table = callee.value
+            tables = [table] if isinstance(table, ast.Dict) else self._assigned.get(table.id) or [table]
+            values = [value for each in tables if isinstance(each, ast.Dict) for value in each.values]
+            if tables == [table] and isinstance(table, ast.Name) and not self._is_own(table):
+                # An element of what another file makes, unless more is put into it here.
+                return [f"{table.id}[]" if table.id not in self._assigned else ""]
+            is_plain = all(isinstance(each, ast.Dict) and None not in each.keys for each in tables)
+            return [name for value in values for name in self.of(value, depth - 1)] if is_plain else [""]
+        if isinstance(callee, ast.Name):
+            if callee.id in self._inner:
+                return []
+            values = self._assigned.get(callee.id) or []
+            if values:
+                return [name for value in values for name in self.of(value, depth - 1)]
+        return [spelled_where_read(self._unit, callee, self._bound)]
+
+    def is_for_call(self, value: ast.expr) -> bool:
+        """Whether something gets a name in the function by which that calls it, and does nothing else."""
+        return id(value) in self._for_calls
+
+    def _is_own(self, name: ast.Name) -> bool:
+        """Whether a name is a function's own."""
+        return is_bound(self._unit, name, name.id, {**self._bound, None: set()})
+
+    def _is_partial(self, callee: ast.expr) -> bool:
+        root, _, rest = spelling(callee).partition(".")
+        dotted = self._unit.imports.get(root, "")
+        return (f"{dotted}.{rest}" if rest else dotted) == "functools.partial"
+
+
+def _called_in(function: ast.Lambda, spelled: dict[ast.AST, list[str]]) -> list[str]:
+    return [name for node in walk(function) for name in spelled.get(node, ())]
+
+
+def is_handed_to_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function has a decorator that may hand it to others."""
+    makers = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
+    return not all(spelling(each).rpartition(".")[2] in _PLAIN_DECORATORS for each in makers)
+
+
+def _got_by(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> list[str]:
+    """What `getattr` reads, with a star for a name that is not written; nothing for other calls."""
+    if spelling(node.func) != "getattr" or len(node.args) < 2:
+        return []
+    written = node.args[1]
+    name = str(written.value) if isinstance(written, ast.Constant) else "*"
+    holder = spelled_where_read(unit, node.args[0], bound)
+    is_static = holder and not holder.startswith((".", "self.", "cls."))
+    return [f"{holder}.{name}" if is_static else f".{name}"]
+
+
+def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled: dict[ast.AST, list[str]]) -> list[str]:
+    """What is called in the values that are given, and in those that names in them may hold."""
+    makers: dict[str, None] = {}
+    pending, left = list(given), dict(held)
+    while pending:
+        for node in walk(pending.pop()):
+            if node in spelled:
+                makers.update(dict.fromkeys(spelled[node]))
+            elif isinstance(node, ast.Name):
+                pending.extend(left.pop(node.id, ()))
+    return list(makers)
+
+
+def _is_plain_copy(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> bool:
+    """Whether a call copies what a function was passed or got: it makes no more of a module than that is."""
+    if is_copy_of_attributes(node):
+        return True
+    if spelling(node.func) not in ("copy.copy", "copy.deepcopy", "deepcopy") or not node.args:
+        return False
+    copied = node.args[0]
+    if isinstance(copied, ast.Call) and spelling(copied.func) == "getattr" and len(copied.args) > 1:
+        if isinstance(copied.args[1], ast.Constant):
+            return False
+        copied = copied.args[0]  # an attribute whose name is not written, of which nobody knows what it holds
+    if isinstance(copied, DISPLAYS):
+        return True  # what is called in it is among the calls
+    root = spelling(copied).partition(".")[0]
+    return bool(root) and root not in bound[None] and is_bound(unit, node, root, bound)
+
+
+def is_copy_of_attributes(node: ast.Call) -> bool:
+    """Whether a call copies `self.__dict__`: a dict, whatever is in it."""
+    return bool(node.args) and isinstance(node.args[0], ast.Attribute) and node.args[0].attr == "__dict__"

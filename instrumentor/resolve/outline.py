@@ -1,0 +1,232 @@
+"""What other files need to know of a file to tell that they hold no model: its names, and what its functions may make.
+
+An outline is a few percent of its file's tree. It depends on nothing but the file's bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+
+import msgspec
+
+from instrumentor.resolve import bindings, function_outline, mentions, module_reader, units
+from instrumentor.resolve.bindings import bound_names, spelling
+from instrumentor.resolve.facts_cache import version_of
+from instrumentor.resolve.function_outline import EVIDENCE, FunctionOutline, draw_function, is_evidence
+from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.source import nodes, source_text
+from instrumentor.source.nodes import DISPLAYS, children, walk
+
+_NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+_NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compare, *DISPLAYS)
+
+
+class ClassOutline(msgspec.Struct, frozen=True, array_like=True):
+    """One class.
+
+    Attributes:
+        key: what it is called in all units, behind the name of its own.
+        name: its name.
+        bases: its bases, as they are spelled.
+        methods: the keys of its methods.
+    """
+
+    key: str
+    name: str
+    bases: list[str]
+    methods: dict[str, str]
+
+
+class Outline(msgspec.Struct, frozen=True, array_like=True):
+    """One file.
+
+    Attributes:
+        imports: as a unit has them, like `alternatives` and `stars`.
+        classes: all classes, inner ones too.
+        class_names: those that the file's own names stand for, by their key.
+        functions: all functions but lambdas.
+        top: what stands outside of functions, as one.
+        function_names: as `class_names`.
+        stored: the attributes that something is stored in which may be called and is no instance of a class.
+        instances: what makes the one thing that a variable of its top ever holds, as it is spelled.
+        shadowed: the names that something else may stand for than what the file defines or imports by them.
+        uses_modules: something in it is used as only modules are.
+    """
+
+    imports: dict[str, str]
+    alternatives: dict[str, list[str]]
+    stars: list[str]
+    classes: list[ClassOutline]
+    class_names: dict[str, str]
+    functions: list[FunctionOutline]
+    top: FunctionOutline
+    function_names: dict[str, str]
+    stored: set[str]
+    instances: dict[str, str]
+    shadowed: set[str]
+    uses_modules: bool
+
+
+_NO_FUNCTION = FunctionOutline("", "", [], [], [], uses_modules=True, annotations=[])
+_EMPTY = Outline({}, {}, [], [], {}, [], _NO_FUNCTION, {}, set(), {}, set(), uses_modules=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OutlinedUnit(Unit):
+    """A unit that is empty but for what its outline has of it.
+
+    Attributes:
+        outlined: the outlines of its functions, by their keys.
+        outline: all that is known of it.
+        owners: the classes of its methods, by the methods' keys.
+        inner: the functions within functions, by the names of these with those that they are in.
+    """
+
+    outlined: dict[str, FunctionOutline] = field(default_factory=dict)
+    outline: Outline = _EMPTY
+    owners: dict[str, Class] = field(default_factory=dict)
+    inner: dict[str, list[Function]] = field(default_factory=dict)
+
+    def functions_within(self, outline: FunctionOutline) -> list[Function]:
+        """The functions that are defined within a function, or in others of its name."""
+        return self.inner.get(outline.key.rpartition("@")[0], []) if outline.key else []
+
+
+@cache
+def outlines_version() -> str:
+    """What outlines depend on beside a file's bytes, as a short name: the code that draws them, and what it goes by."""
+    readers = (sys.modules[__name__], function_outline, bindings, mentions, units, module_reader, nodes, source_text)
+    return version_of(readers, EVIDENCE)
+
+
+def outline_of(unit: Unit) -> Outline:
+    """Draw the outline of a parsed file."""
+    prefix = len(unit.name) + 1
+    bound = bound_names(unit)
+    return Outline(
+        imports=unit.imports,
+        alternatives=unit.alternatives,
+        stars=unit.stars,
+        classes=[
+            ClassOutline(
+                each.key[prefix:],
+                each.name,
+                [ast.unparse(base) for base in each.node.bases],
+                {name: method.key[prefix:] for name, method in each.methods.items()},
+            )
+            for each in unit.class_of.values()
+        ],
+        class_names={name: each.key[prefix:] for name, each in unit.classes.items()},
+        functions=[
+            draw_function(unit, each.key[prefix:], each.name, walk(each.node), bound)
+            for each in unit.function_of.values()
+            if not isinstance(each.node, ast.Lambda)
+        ],
+        top=draw_function(unit, "", "", nodes_of_top(unit.tree), bound),
+        function_names={name: each.key[prefix:] for name, each in unit.functions.items()},
+        stored=stored_attributes(unit),
+        instances=_instances(unit),
+        shadowed=bound[None],
+        uses_modules=any(is_evidence(node, unit) for node in unit.parents),
+    )
+
+
+def _instances(unit: Unit) -> dict[str, str]:
+    """What makes the values of variables that are assigned once, at the top of the file, what a call gives."""
+    found: dict[str, str] = {}
+    several: set[str] = set()
+    for node in unit.parents:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            statement = unit.parents[node]
+            is_made = (
+                isinstance(statement, (ast.Assign, ast.AnnAssign))
+                and isinstance(statement.value, ast.Call)
+                and unit.parents[statement] is unit.tree
+            )
+            if node.id in found or node.id in several or not is_made:
+                several.add(node.id)
+            else:
+                found[node.id] = spelling(statement.value.func)  # type: ignore[attr-defined]
+    return {name: maker for name, maker in found.items() if maker and name not in several | unit.imports.keys()}
+
+
+def stored_attributes(unit: Unit) -> set[str]:
+    """The attributes, those of classes too, in which something is stored that may be called and is no instance."""
+    found = set()
+    for node in unit.parents:
+        if isinstance(node, ast.Attribute):
+            name = "" if isinstance(node.ctx, ast.Load) else node.attr
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            name = node.id if _is_in_class_body(unit, node) else ""
+        else:
+            continue
+        if name and _may_be_called(unit, unit.parents[node], name):
+            found.add(name)
+    return found
+
+
+def _is_in_class_body(unit: Unit, node: ast.AST) -> bool:
+    above: ast.AST | None = node
+    while above is not None and not isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if isinstance(above, ast.ClassDef):
+            return True
+        above = unit.parents.get(above)
+    return False
+
+
+def outline_of_all(unit: Unit) -> FunctionOutline:
+    """Draw the outline of all that stands in a file, as if it were one function."""
+    return draw_function(unit, "", "", walk(unit.tree), bound_names(unit))
+
+
+def nodes_of_top(tree: ast.Module) -> list[ast.AST]:
+    """The nodes outside of functions, what these are decorated with and the defaults of their parameters included."""
+    found: list[ast.AST] = [tree]
+    for node in found:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.extend((*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)))
+        else:
+            found.extend(children(node))
+    return found
+
+
+def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
+    """A unit that defines and imports what its file does, and is empty but for that."""
+    tree = ast.Module([], [])
+    unit = OutlinedUnit(name, folder, tree, outline.imports, outline.alternatives, outline.stars, outline=outline)
+    functions: dict[str, Function] = {}
+    for each in outline.functions:
+        node = ast.FunctionDef(each.name, _NO_ARGUMENTS, [], [], lineno=0, col_offset=0)
+        function = functions[each.key] = Function(f"{name}:{each.key}", node, unit, None, None)
+        unit.function_by_key[function.key] = unit.function_of[node] = function
+        unit.outlined[function.key] = each
+        above, _, _ = each.key.rpartition("@")[0].rpartition(".")
+        while above:
+            unit.inner.setdefault(above, []).append(function)
+            above, _, _ = above.rpartition(".")
+    classes: dict[str, Class] = {}
+    for one in outline.classes:
+        # As arguments: those with a star are no expressions of their own.
+        bases = ast.parse(f"f({', '.join(one.bases)})", mode="eval").body
+        assert isinstance(bases, ast.Call)
+        definition = ast.ClassDef(one.name, bases.args, [], [], [], lineno=0, col_offset=0)
+        methods = {method: functions[key] for method, key in one.methods.items()}
+        cls = classes[one.key] = Class(f"{name}:{one.key}", definition, unit, methods)
+        unit.class_by_key[cls.key] = unit.class_of[definition] = cls
+        unit.owners.update((function.key, cls) for function in methods.values())
+    unit.classes.update((each, classes[key]) for each, key in outline.class_names.items())
+    unit.functions.update((each, functions[key]) for each, key in outline.function_names.items())
+    return unit
+
+
+def _may_be_called(unit: Unit, statement: ast.AST, attribute: str) -> bool:
+    """Whether what a statement stores in an attribute may be a class or function, but for a function of its name."""
+    value = getattr(statement, "value", None)
+    if isinstance(statement, ast.AnnAssign) and value is None:
+        return False  # a declaration
+    if isinstance(value, ast.Name) and value.id == attribute:
+        return value.id not in unit.functions
+    return not isinstance(value, _NEVER_CALLED)

@@ -1,0 +1,345 @@
+"""What the names of a file stand for wherever they are read in it, and what is made by calling them."""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import bound_names, is_bound, spelling
+from instrumentor.resolve.catalogue import Effect
+from instrumentor.resolve.function_outline import EVIDENCE
+from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.outline import OutlinedUnit
+from instrumentor.resolve.units import Class, Function, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import EllipsisType
+
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.function_outline import FunctionOutline
+
+Meaning = Class | Function | Unit | str | None
+
+
+class Gives(Enum):
+    """What a call may give."""
+
+    NO_MODULE = "nothing that is ever taken for a module"
+    UNKNOWN = "something that its use would have to explain"
+    ANYTHING = "perhaps a module"
+
+
+# What effects make no object of their own.
+_GIVEN = {
+    Effect.READS: Gives.NO_MODULE,
+    Effect.COLLECTS: Gives.NO_MODULE,
+    Effect.BUILDS: Gives.NO_MODULE,
+    Effect.DERIVES: Gives.NO_MODULE,
+    Effect.IDENTITY: Gives.UNKNOWN,
+    Effect.IDENTITY_TUPLE: Gives.UNKNOWN,
+    Effect.UNWRAPS: Gives.UNKNOWN,
+}
+_READING_BUILTINS = frozenset({"builtins.getattr", "builtins.next", "builtins.super"})
+# Methods that put what they are passed into a container.
+PUTTING_METHODS = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "__setitem__"}
+)
+# Methods of `Accelerator` and `Fabric`, which take modules.
+_TAKING_MODULES = frozenset({"prepare", "prepare_model", "setup", "setup_module", "unwrap_model"})
+# Calls deep; functions that call each other are asked once each.
+_MAX_DEPTH = 30
+_MAX_FOLLOWED = 400
+
+
+_TENSOR_METHODS = """
+    abs add add_ all amax amin any argmax argmin argsort astype bfloat16 bmm bool byte ceil char chunk clamp clamp_
+    clip clone contiguous copy_ cos cpu cross cuda cumprod cumsum data_ptr detach detach_ diagonal diff dim div div_
+    double eq erf exp expand expand_as fill_ flatten flip float floor gather ge get_device gt half imag index_add_
+    index_copy_ index_fill_ index_put_ index_select int is_contiguous is_floating_point isfinite isinf isnan item le log
+    log2 logical_and logical_not logical_or long lt masked_fill masked_fill_ masked_scatter masked_select matmul max
+    mean median min mm movedim mul mul_ multinomial narrow ndimension ne neg new_empty new_full new_ones new_tensor
+    new_zeros nonzero norm normal_ numel numpy outer permute pin_memory polar pow prod ravel real reciprocal relu repeat
+    repeat_interleave reshape resize_ roll rot90 round rsqrt scatter scatter_ scatter_add scatter_add_ select sigmoid
+    sign sin size softmax sort split sqrt square squeeze squeeze_ std stride sub sub_ sum swapaxes t take tan tanh tile
+    to tobytes tolist topk trace transpose tril triu trunc type type_as unbind unfold uniform_ unique unsqueeze
+    unsqueeze_ var view view_as where zero_
+"""
+_OTHER_METHODS = """
+    absolute addHandler as_posix close critical debug end endswith error exception exists expanduser findall finditer
+    flush fullmatch getvalue glob group groupdict groups info isEnabledFor is_dir is_file iterdir joinpath log match
+    mkdir open read read_bytes read_text readline readlines relative_to rename resolve rglob search seek setLevel span
+    start stat sub tell touch unlink warn warning with_name with_suffix write write_bytes write_text
+    appendleft extendleft most_common move_to_end popleft
+"""
+# The methods of Python's own values, of tensors, arrays, paths, files, patterns, loggers and containers.
+_VALUE_METHODS = (
+    (
+        frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
+        | frozenset(_TENSOR_METHODS.split())
+        | frozenset(_OTHER_METHODS.split())
+    )
+    - EVIDENCE
+    - {"__class__"}
+)
+# Those that only strings have: what they give holds nothing.
+TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - (
+    frozenset(name for kind in (list, dict, set) for name in dir(kind)) | frozenset(_TENSOR_METHODS.split()) | EVIDENCE
+)
+
+
+def _outline(function: Function) -> FunctionOutline | None:
+    return function.unit.outlined[function.key] if isinstance(function.unit, OutlinedUnit) else None
+
+
+class Names:
+    """Answers for the script what its names stand for; for names that it stores to as well, nothing."""
+
+    def __init__(self, unit: Unit, hierarchy: Hierarchy) -> None:
+        self._unit = unit
+        self._hierarchy = hierarchy
+        self._bound = bound_names(unit)
+        self._meanings: dict[str, Meaning] = {}
+        self._known: dict[ast.expr, Meaning | EllipsisType] = {}
+        # What the script itself puts something into.
+        self._put_into = {
+            node.value.id
+            for node in unit.parents
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name)
+        }
+
+    def meaning(self, expression: ast.expr) -> Meaning:
+        """What a dotted name stands for where it is read; None where that is not known."""
+        known = self._known.get(expression, ...)
+        if known is ...:
+            known = self._known[expression] = self._find_meaning(expression)
+        return known
+
+    def _find_meaning(self, expression: ast.expr) -> Meaning:
+        method = self._method(expression)
+        if method is not None:
+            return method
+        if isinstance(expression, ast.Attribute):
+            holder = self.meaning(expression.value)
+            if isinstance(holder, Class):
+                return self._hierarchy.method(holder, expression.attr)
+        spelled = spelling(expression)
+        root = spelled.partition(".")[0]
+        if not root or root in self._unit.alternatives or is_bound(self._unit, expression, root, self._bound):
+            return None
+        if spelled not in self._meanings:
+            self._meanings[spelled] = resolve_spelled(self._hierarchy, self._unit, spelled)
+        return self._meanings[spelled]
+
+    def instance(self, expression: ast.expr) -> Class | None:
+        """The class of the project, none of modules, of which a name holds an instance that another file makes."""
+        if not isinstance(expression, ast.Name) or self.is_stored(expression) or expression.id in self._put_into:
+            return None
+        return instance_of(self._hierarchy, self._unit, expression.id)
+
+    def root_is_imported(self, expression: ast.expr) -> bool:
+        """Whether an attribute or element of something imported is meant."""
+        root = expression
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        return root is not expression and isinstance(root, ast.Name) and root.id in self._unit.imports
+
+    def is_stored(self, name: ast.Name) -> bool:
+        """Whether a name may hold something that is stored to it."""
+        return is_bound(self._unit, name, name.id, self._bound)
+
+    def is_of_top(self, name: ast.Name) -> bool:
+        """Whether a name is read that the top of the file binds."""
+        return not is_bound(self._unit, name, name.id, {**self._bound, None: set()})
+
+    def _method(self, expression: ast.expr) -> Meaning:
+        """The method of its own class, or of one above, that code in a class names by `self`, `cls` or `super()`.
+
+        For methods that no class of the project has, the name of a library's.
+        """
+        if not isinstance(expression, ast.Attribute):
+            return None
+        holder = (
+            spelling(expression.value.func) + "()"
+            if isinstance(expression.value, ast.Call)
+            else spelling(expression.value)
+        )
+        if holder not in ("self", "cls", "super()"):
+            return None
+        above: ast.AST | None = expression
+        while above is not None and not isinstance(above, ast.ClassDef):
+            above = self._unit.parents.get(above)
+        if above is None:
+            return None
+        ancestors = self._hierarchy.ancestors(self._unit.class_of[above])
+        classes = ancestors[1:] if holder == "super()" else ancestors
+        return next((each.methods[expression.attr] for each in classes if expression.attr in each.methods), None)
+
+
+def variable_of(hierarchy: Hierarchy, unit: Unit, name: str, depth: int = 8) -> tuple[OutlinedUnit, str] | None:
+    """The file whose variable a name is, with its name there; None where another file's is not found."""
+    while name in unit.imports and name not in unit.alternatives and depth:
+        above, _, variable = unit.imports[name].rpartition(".")
+        source = hierarchy.project.lookup(unit, above or ".") if variable else None
+        if not isinstance(source, Unit):
+            return None
+        unit, name, depth = source, variable, depth - 1
+    return (unit, name) if isinstance(unit, OutlinedUnit) and name in unit.outline.shadowed else None
+
+
+def instance_of(hierarchy: Hierarchy, unit: Unit, name: str) -> Class | None:
+    """The class, none of modules, of which a variable holds an instance; None for what else it may hold."""
+    found = variable_of(hierarchy, unit, name)
+    made_by = "" if found is None else found[0].outline.instances.get(found[1], "")
+    cls = resolve_spelled(hierarchy, found[0], made_by) if found is not None and made_by else None
+    return cls if isinstance(cls, Class) and not hierarchy.is_module(cls) else None
+
+
+def resolve_spelled(hierarchy: Hierarchy, unit: Unit, spelled: str) -> Meaning:
+    """What a dotted name stands for at the top of a file."""
+    root, *rest = spelled.split(".")
+    expression: ast.expr = ast.Name(root, ast.Load())
+    for name in rest:
+        expression = ast.Attribute(expression, name, ast.Load())
+    return hierarchy.resolve(unit, expression)
+
+
+class Callables:
+    """Judges calls by what is called.
+
+    Args:
+        hierarchy: the classes.
+        find_unnamed: finds what a call gives of what has no name of its own: a parameter, an element of a table.
+
+    Attributes:
+        relied_on: the methods that are taken to make no module as long as nothing else is known of them.
+        relies_on_names: whether it was ever asked what a call gives of what has no name of its own.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, find_unnamed: Callable[[], Gives]) -> None:
+        self._hierarchy = hierarchy
+        self._find_unnamed = find_unnamed
+        self._functions: dict[str, Gives] = {}
+        self.relied_on: set[str] = set()
+        self.relies_on_names = False
+
+    def meaning(self, function: Function, spelled: str) -> Meaning:
+        """What a dotted name stands for in a function of another file."""
+        unit = function.unit
+        root, _, rest = spelled.partition(".")
+        if root in ("self", "cls"):
+            owner = self._owner(function)
+            return None if owner is None else self._hierarchy.method(owner, rest)
+        if not root or not isinstance(unit, OutlinedUnit) or root in unit.outline.shadowed | unit.alternatives.keys():
+            return None
+        found = resolve_spelled(self._hierarchy, unit, spelled)
+        if found is None and rest:
+            above, _, name = spelled.rpartition(".")
+            holder = resolve_spelled(self._hierarchy, unit, above)
+            if isinstance(holder, Class):
+                return self._hierarchy.method(holder, name)
+        return found
+
+    @staticmethod
+    def _owner(function: Function) -> Class | None:
+        return function.unit.owners.get(function.key) if isinstance(function.unit, OutlinedUnit) else None
+
+    def of_library(self, name: str) -> Gives:
+        """What calling a library's function or class gives."""
+        knowledge = self._hierarchy.knowledge
+        if name in _READING_BUILTINS:
+            return Gives.UNKNOWN
+        effect = knowledge.effect_of(name)
+        if effect is not None:
+            return _GIVEN.get(effect, Gives.ANYTHING)
+        if name == "builtins.setattr" or name in catalogue.MAPPING:
+            return Gives.ANYTHING
+        if name.startswith("builtins."):
+            return Gives.NO_MODULE
+        if knowledge.passes_on(name) is not None:
+            return Gives.UNKNOWN
+        nature = knowledge.nature_of_call(name)
+        if nature is Nature.MODULE or catalogue.is_container(name):
+            return Gives.ANYTHING
+        return Gives.UNKNOWN if nature is Nature.UNKNOWN else Gives.NO_MODULE
+
+    def of_function(self, function: Function, depth: int = _MAX_DEPTH) -> Gives:
+        """What calling a function of another file of the project gives, its arguments aside."""
+        key = function.key
+        if key not in self._functions:
+            self._functions[key] = Gives.UNKNOWN  # what one that calls itself gives by that
+            self._functions[key] = self._find_given(function, depth)
+        return self._functions[key]
+
+    def _find_given(self, function: Function, depth: int) -> Gives:
+        outline = _outline(function)
+        if outline is None or outline.uses_modules or depth == 0 or self.declares_modules(function.unit, outline):
+            return Gives.ANYTHING
+        found = {self._given_by(function, spelled, depth) for spelled in outline.makers}
+        return next((each for each in (Gives.ANYTHING, Gives.UNKNOWN) if each in found), Gives.NO_MODULE)
+
+    def _given_by(self, function: Function, spelled: str, depth: int) -> Gives:
+        """What a call in a function of another file gives."""
+        meaning = self.meaning(function, spelled)
+        if isinstance(meaning, Function):
+            return self.of_function(meaning, depth - 1)
+        if isinstance(meaning, Class):
+            return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
+        if isinstance(meaning, str):
+            return self.of_library(meaning)
+        if isinstance(meaning, Unit):
+            return Gives.UNKNOWN
+        if spelled.endswith("[]"):
+            is_instance = instance_of(self._hierarchy, function.unit, spelled[:-2]) is not None
+            return Gives.UNKNOWN if is_instance else self.unnamed
+        return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else self.unnamed
+
+    def declares_modules(self, unit: Unit, outline: FunctionOutline) -> bool:
+        """Whether an annotation in a function names a class of modules, or one that has a method which takes them."""
+        return any(self._is_of_modules(resolve_spelled(self._hierarchy, unit, each)) for each in outline.annotations)
+
+    def _is_of_modules(self, meaning: Meaning) -> bool:
+        if isinstance(meaning, Class):
+            return self._hierarchy.is_module(meaning)
+        knowledge = self._hierarchy.knowledge
+        return isinstance(meaning, str) and (
+            knowledge.is_module_class(meaning) or knowledge.takes_module(f"{meaning}.fit")
+        )
+
+    @property
+    def unnamed(self) -> Gives:
+        """What a call of something gives that has no name of its own."""
+        self.relies_on_names = True
+        return self._find_unnamed()
+
+    def may_use_modules(self, called: Function | Class | Unit) -> bool:
+        """Whether something in a function or class of another file, or in what that calls, is used as modules are."""
+        pending: list[object] = [called]
+        seen: set[object] = set()
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            if isinstance(each, Class):
+                pending.extend(method for cls in self._hierarchy.ancestors(each) for method in cls.methods.values())
+            elif isinstance(each, Function):
+                outline = _outline(each)
+                if outline is None or outline.uses_modules or len(seen) > _MAX_FOLLOWED:
+                    return True
+                if self.declares_modules(each.unit, outline):
+                    return True
+                pending.extend(self.meaning(each, spelled) for spelled in outline.calls)
+        return False
+
+    def of_method(self, name: str) -> Gives:
+        """What a method gives of which only the name is known; unless the names of values have it, it is noted."""
+        if name in EVIDENCE or name in _TAKING_MODULES or name == "__class__":
+            return Gives.ANYTHING
+        if name.startswith(("from_", "load")) and self.unnamed is Gives.ANYTHING:
+            return Gives.ANYTHING  # of a class of modules it would make one
+        if name not in _VALUE_METHODS:
+            self.relied_on.add(name)
+        return Gives.UNKNOWN

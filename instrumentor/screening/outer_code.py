@@ -1,0 +1,440 @@
+"""The code of a file outside its module classes: what it makes there may be a model that is to be wrapped.
+
+What is made inside them becomes part of a module; `plain_containers` looks for the exceptions. Outside, every call must
+be known to make no module, and nothing that a call gives without a word about what it is may be used as a module, or
+go where it may be used so out of sight.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import annotated_items, annotations_of, function_around, spelling, stores
+from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
+from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
+from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.screening.handed_out import HandedOut
+from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
+from instrumentor.screening.variables import arguments_of, choices_of, elements_of
+from instrumentor.source.nodes import all_parameters, children, positional_parameters
+
+if TYPE_CHECKING:
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.screening.names import Callables, Names
+
+# Containers are joined and repeated so; other operators compute.
+_JOINING = (ast.Add, ast.BitOr, ast.Mult)
+# What these built-in functions give holds nothing of what they are passed.
+_COUNTING_BUILTINS = frozenset(
+    f"builtins.{name}"
+    for name in (
+        "abs", "all", "any", "bin", "bool", "bytes", "callable", "chr", "complex", "dir", "divmod", "float", "format",
+        "hasattr", "hash", "hex", "id", "int", "isinstance", "issubclass", "len", "oct", "ord", "pow", "print",
+        "range", "repr", "round", "slice", "str",
+    )
+)  # fmt: skip
+
+
+class OuterCode:
+    """Looks for models in the code outside module classes.
+
+    Args:
+        unit: the script.
+        names: what the script's names stand for.
+        callables: judges what is called.
+        wraps_factories: whether public functions may put what they return under a proxy.
+    """
+
+    def __init__(
+        self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables, *, wraps_factories: bool
+    ) -> None:
+        self._wraps_factories = wraps_factories
+        self._unit = unit
+        self._nodes: list[ast.AST] = []
+        self._calls: list[ast.Call] = []
+        self._hierarchy = hierarchy
+        self._names = names
+        self._callables = callables
+        self._held: dict[str, list[ast.AST | None]] = {}
+        for node in unit.parents:
+            if isinstance(node, ast.arg):
+                self._held.setdefault(node.arg, []).append(None)
+            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                statement = unit.parents[node]
+                is_whole = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
+                self._held.setdefault(node.id, []).append(statement.value if is_whole else None)  # type: ignore[attr-defined]
+        self._gives: dict[ast.Call, Gives] = {}
+        self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
+        self._unexplained: set[str] = set()
+        # The methods that such a thing is passed to.
+        self._passed_to: set[str] = set()
+
+    def may_hold_model(self, nodes: list[ast.AST]) -> bool:
+        """Whether a model may be made, or be got hold of, in the code outside module classes, whose nodes are given."""
+        self._nodes = nodes
+        self._calls = [node for node in nodes if isinstance(node, ast.Call)]
+        if any(map(self.uses_as_module, self._calls)):
+            return True
+        for node in self._calls:
+            self._gives[node] = Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
+        makers = [node for node in self._calls if self._gives[node] is Gives.ANYTHING]
+        if makers and not HandedOut(self._unit, self._names, self._calls, wraps_factories=self._wraps_factories).covers(
+            makers
+        ):
+            return True
+        if any(self._is_risky_decorator(node) for node in self._nodes):
+            return True
+        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._deals_in_modules, self._nodes)):
+            return True
+        self._find_unexplained()
+        return (
+            any(map(self._goes_into_module_class, makers))
+            or self._is_read_in_module_classes()
+            or any(self._goes_out_of_sight(node) for node in self._calls)
+            or any(self._is_kept_out_of_sight(node) for node in self._nodes)
+            or self._may_methods_make_modules()
+            # A function that makes some may be handed to a registry by its decorator, and be called from there.
+            or (bool(makers) and self._callables.relies_on_names)
+        )
+
+    # ---- what calls give ----
+
+    def _judge(self, function: ast.expr, node: ast.AST) -> Gives:
+        meaning = self._names.meaning(function)
+        if isinstance(node, ast.Call) and (is_copy_of_attributes(node) or self._copies_what_is_not_known(node)):
+            return Gives.UNKNOWN
+        if isinstance(meaning, str):
+            if meaning in catalogue.MAPPING and isinstance(node, ast.Call) and node.args:
+                return self._judge(node.args[0], node.args[0])
+            if meaning == "builtins.setattr":
+                return Gives.NO_MODULE  # what is kept so is looked at where attributes are
+            return self._callables.of_library(meaning)
+        if isinstance(meaning, Class):
+            return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
+        if isinstance(meaning, Function):
+            if meaning.unit is not self._unit:
+                return self._callables.of_function(meaning)
+            # Its calls are among those looked at, unless it is a method of a module.
+            return Gives.ANYTHING if self._is_in_module(meaning) else Gives.UNKNOWN
+        if isinstance(meaning, Unit):
+            return Gives.UNKNOWN  # a submodule by the name of the function in it
+        if isinstance(function, ast.Attribute):
+            if isinstance(node, ast.Call) and function.attr in EVIDENCE and not self.uses_as_module(node):
+                return Gives.UNKNOWN
+            return self._callables.of_method(function.attr)
+        if isinstance(function, ast.Name) and (self._is_own_class(function) or self._is_made_by_library(function.id)):
+            return Gives.UNKNOWN
+        return Gives.UNKNOWN if self._is_element_of_instance(function) else self._callables.unnamed
+
+    def _copies_what_is_not_known(self, node: ast.Call) -> bool:
+        """Whether a call copies something got from elsewhere, or from a call that makes no module."""
+        if self._names.meaning(node.func) not in ("copy.copy", "copy.deepcopy") or not node.args:
+            return False
+        copied = node.args[0]
+        if isinstance(copied, ast.Call):
+            return copied in self._gives and self._gives[copied] is not Gives.ANYTHING
+        root = copied
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        return isinstance(root, ast.Name) and self._names.is_stored(root)
+
+    def uses_as_module(self, node: ast.Call) -> bool:
+        """Whether a call shows by itself that it is one of a module's methods."""
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in EVIDENCE:
+            return False
+        used = node.func.value
+        meaning = self._names.meaning(used.func if isinstance(used, ast.Call) else used)
+        if isinstance(used, ast.Call):
+            return not isinstance(meaning, str) or self._callables.of_library(meaning) is not Gives.NO_MODULE
+        return not isinstance(meaning, Class) or self._hierarchy.is_module(meaning)  # else as `Function.apply`
+
+    def calls_what_is_not_known(self, node: ast.Call) -> bool:
+        """Whether a call shows by itself that it may be anything: what a name of the function's own holds is called."""
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            return False
+        if isinstance(function, ast.Name):
+            is_stored = self._names.is_stored(function) and not self._is_own_class(function)
+            return is_stored and not self._is_made_by_library(function.id)
+        return not self._is_element_of_instance(function)
+
+    def _is_element_of_instance(self, function: ast.expr) -> bool:
+        """Whether a project's object is asked for an element, of which nobody knows what it is."""
+        return isinstance(function, ast.Subscript) and self._names.instance(function.value) is not None
+
+    def _is_own_class(self, name: ast.Name) -> bool:
+        """Whether a name is the first argument of a class method, in a class whose instances are no modules."""
+        method = function_around(self._unit, name)
+        owner = None if method is None else self._unit.parents[method]
+        if not isinstance(owner, ast.ClassDef) or isinstance(method, (ast.Lambda, type(None))):
+            return False
+        arguments = positional_parameters(method.args)
+        is_first = bool(arguments) and arguments[0].arg == name.id and not any(self._held[name.id])
+        cls = self._unit.class_of[owner]
+        return (
+            is_first
+            and any(isinstance(each, ast.Name) and each.id == "classmethod" for each in method.decorator_list)
+            # A mixin's `cls` may be a module.
+            and not any(
+                cls in self._hierarchy.ancestors(each) and self._hierarchy.is_module(each)
+                for each in self._unit.class_of.values()
+            )
+        )
+
+    def _is_made_by_library(self, name: str) -> bool:
+        """Whether a name only ever holds what libraries make, no module: such as a named tuple's class."""
+        held = self._held.get(name, [])
+        return bool(held) and all(
+            isinstance(value, ast.Call)
+            and isinstance(meaning := self._names.meaning(value.func), str)
+            and not meaning.startswith("builtins.")
+            and self._callables.of_library(meaning) is Gives.NO_MODULE
+            and not any(self._names.meaning(each) for each in arguments_of(value))  # such as `partial(Net)`
+            for value in held
+        )
+
+    def _is_in_module(self, function: Function) -> bool:
+        above: ast.AST | None = function.node
+        while above is not None:
+            if isinstance(above, ast.ClassDef) and self._hierarchy.is_module(self._unit.class_of[above]):
+                return True
+            above = self._unit.parents.get(above)
+        return False
+
+    def _decorates_class(self, node: ast.Call) -> bool:
+        """Whether a call makes a decorator of a class; what decorators make of classes the analysis does not mind."""
+        above = self._unit.parents[node]
+        return isinstance(above, ast.ClassDef) and node in above.decorator_list
+
+    def _is_risky_decorator(self, node: ast.AST) -> bool:
+        """Whether a decorator that is not called where it stands may give a model in the place of a function."""
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        plain = [each for each in node.decorator_list if not isinstance(each, ast.Call)]
+        return any(self._judge(each, each) is Gives.ANYTHING for each in plain)
+
+    def _may_methods_make_modules(self) -> bool:
+        """Whether a file that the script knows has a function, or keeps something to call, by the name of a method.
+
+        One that uses as a module what it is passed counts, too.
+        """
+        for dotted in (*self._unit.imports.values(), *self._unit.stars):
+            self._hierarchy.project.lookup(self._unit, dotted)
+        checked: set[str] = set()
+        while not self._callables.relied_on <= checked:  # which grows by what is judged on the way
+            names = self._callables.relied_on - checked
+            checked |= names
+            if any(self._may_make_module(unit, names) for unit in list(self._hierarchy.project.units.values())):
+                return True
+        return False
+
+    def _may_make_module(self, unit: Unit | None, names: set[str]) -> bool:
+        if unit is None:
+            return False
+        if isinstance(unit, OutlinedUnit):
+            named = [each for each in unit.function_by_key.values() if each.name in names]
+            return not names.isdisjoint(unit.outline.stored) or any(
+                self._callables.of_function(each) is Gives.ANYTHING
+                or (each.name in self._passed_to and self._callables.may_use_modules(each))
+                for each in named
+            )
+        owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
+        return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
+
+    def _deals_in_modules(self, node: ast.AST) -> bool:
+        """Whether a name stands for what takes or makes a module, or has a method that does; or renames a maker.
+
+        So does an annotation that says that something is a module.
+        """
+        if any(self._hierarchy.declaration(self._unit, each).is_module for each in _declared_by(node)):
+            return True
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            return False
+        knowledge = self._hierarchy.knowledge
+        if any(knowledge.holding(each) is not None for each in self._hierarchy.names_in_libraries(self._unit, node)):
+            return True
+        meaning = self._names.meaning(node)
+        if not isinstance(meaning, str):
+            return False
+        if knowledge.takes_module(meaning) or knowledge.takes_module(f"{meaning}.fit"):
+            return True
+        above = self._unit.parents.get(node)
+        is_plain = (isinstance(above, ast.Call) and above.func is node) or isinstance(
+            above, (ast.ClassDef, ast.Attribute)
+        )
+        return not is_plain and knowledge.makes_objects(meaning)
+
+    def _hands_class_to_maker(self, node: ast.Call) -> bool:
+        """Whether a call may pass a class of modules to what is known to make objects of the classes it gets."""
+        meaning = self._names.meaning(node.func)
+        if isinstance(meaning, Class):
+            called = self._hierarchy.library_bases(meaning)
+        else:
+            called = [meaning] if isinstance(meaning, str) else []
+        if not any(each is not None and self._hierarchy.knowledge.makes_objects(each) for each in called):
+            return False
+        return any(map(self._may_be_class, arguments_of(node)))
+
+    def _may_be_class(self, value: ast.AST) -> bool:
+        """Whether a class of modules may be in a value, by the names in it; what a lambda calls is looked at itself."""
+        if isinstance(value, ast.Lambda):
+            return False
+        if isinstance(value, (ast.Name, ast.Attribute)):
+            meaning = self._names.meaning(value)
+            if isinstance(meaning, Class):
+                return self._hierarchy.is_module(meaning)
+            if isinstance(value, ast.Name):
+                return meaning is None
+        return any(map(self._may_be_class, children(value)))
+
+    # ---- what nobody says anything about ----
+
+    def _find_unexplained(self) -> None:
+        """Find the names that may hold what only its use would explain."""
+        held = [(target, value) for node in self._nodes for target, value in stores(node)]
+        functions = [node for node in self._nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        is_settled = False
+        while not is_settled:
+            before = len(self._unexplained)
+            for target, value in held:
+                if self._is_unexplained(value) or self._is_fetched(target, value):
+                    self._unexplained.update(_names_in(target))
+            passing = [node for node in self._calls if any(map(self._is_unexplained, arguments_of(node)))]
+            self._unexplained.update(
+                holder for node in passing if (holder := self._holder(node)) in self._held and holder != "self"
+            )
+            called = {_called_name(node) for node in passing}
+            makes_own = not called.isdisjoint(("__init__", "cls", *self._unit.classes))
+            for function in functions:
+                if function.name in called or (function.name == "__init__" and makes_own):
+                    self._unexplained.update(each.arg for each in all_parameters(function.args))
+            is_settled = len(self._unexplained) == before
+
+    def _is_unexplained(self, value: ast.expr | ast.AST) -> bool:
+        if isinstance(value, ast.Name):
+            return value.id in self._unexplained
+        if isinstance(value, ast.Call):
+            if self._names.meaning(value.func) in _COUNTING_BUILTINS or _gives_text(value):
+                return False
+            return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, arguments_of(value)))
+        if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await)):
+            return self._is_unexplained(value.value)
+        return any(map(self._is_unexplained, _parts(value)))
+
+    def _holder(self, node: ast.Call) -> str:
+        """The name of the list or other object that a method may put what it is passed into."""
+        root, _, rest = spelling(node.func).partition(".")
+        name = rest.rpartition(".")[2]
+        return root if name in PUTTING_METHODS or name in self._callables.relied_on else ""
+
+    def _is_fetched(self, target: ast.expr, value: ast.expr) -> bool:
+        """Whether an attribute or element of what came from elsewhere gets a name; not what hangs on a parameter."""
+        base: ast.expr = value
+        while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
+            base = base.func if isinstance(base, ast.Call) else base.value
+        return (
+            isinstance(value, (ast.Attribute, ast.Subscript))
+            and isinstance(target, (ast.Name, ast.Attribute))
+            and isinstance(base, ast.Name)
+            and base.id not in self._parameters
+            and self._names.meaning(value) is None
+        )
+
+    def _is_read_in_module_classes(self) -> bool:
+        """Whether a method of a module uses such a thing, by a name of the file's top."""
+        outer = set(map(id, self._nodes))
+        kept = {
+            name
+            for node in self._nodes
+            for target, _ in stores(node)
+            for name in _names_in(target)
+            if name in self._unexplained and function_around(self._unit, node) is None
+        }
+        return any(
+            isinstance(node, ast.Name) and node.id in kept and id(node) not in outer and self._names.is_of_top(node)
+            for node in self._unit.parents
+        )
+
+    def _goes_into_module_class(self, node: ast.Call) -> bool:
+        """Whether a call passes such a thing to a module class of this file, which may use it in ways not looked at."""
+        meaning = self._names.meaning(node.func)
+        is_own = isinstance(meaning, (Function, Class)) and meaning.unit is self._unit
+        return is_own and any(map(self._is_unexplained, arguments_of(node)))
+
+    def _goes_out_of_sight(self, node: ast.Call) -> bool:
+        """Whether a call passes such a thing to a function that is not looked into here."""
+        meaning = self._names.meaning(node.func)
+        is_passed = any(map(self._is_unexplained, arguments_of(node)))
+        if isinstance(meaning, str):
+            return meaning == "builtins.setattr" and any(map(self._is_unexplained, node.args[2:]))
+        if isinstance(meaning, (Function, Class)):
+            # What an object keeps goes where the object goes.
+            is_elsewhere = meaning.unit is not self._unit
+            return is_elsewhere and (is_passed or self._is_kept) and self._callables.may_use_modules(meaning)
+        if is_passed and isinstance(node.func, ast.Attribute) and node.func.attr in self._callables.relied_on:
+            self._passed_to.add(node.func.attr)
+        return False
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether such a thing is stored in an attribute, or in a container that an attribute holds."""
+        stored = [value for node in self._nodes for target, value in stores(node) if self._has_attribute(target)]
+        put = [
+            each
+            for node in self._calls
+            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Attribute)
+            for each in arguments_of(node)
+        ]
+        return any(map(self._is_unexplained, (*stored, *put)))
+
+    def _is_kept_out_of_sight(self, node: ast.AST) -> bool:
+        """Whether such a thing is stored in an attribute that the methods of a class in another file may use."""
+        above: ast.AST | None = node
+        while above is not None and not isinstance(above, ast.ClassDef):
+            above = self._unit.parents.get(above)
+        owner = None if above is None else self._unit.class_of[above]
+        if owner is not None and not any(
+            isinstance(each.unit, OutlinedUnit)
+            and (each.unit.outline.uses_modules or self._callables.declares_modules(each.unit, each.unit.outline.top))
+            for each in self._hierarchy.ancestors(owner)
+        ):
+            return False
+        return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
+
+    def _has_attribute(self, target: ast.expr) -> bool:
+        """Whether a target is an attribute, or an element of one; those of libraries, `sys.modules`, aside."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return any(map(self._has_attribute, target.elts))
+        if isinstance(target, (ast.Subscript, ast.Starred)):
+            return self._has_attribute(target.value)
+        if not isinstance(target, ast.Attribute):
+            return False
+        return not isinstance(self._names.meaning(target), str) or self._has_attribute(target.value)
+
+
+def _declared_by(node: ast.AST) -> list[ast.expr]:
+    """The annotations of a node, those of a tuple's items one by one."""
+    return [each for annotation in annotations_of(node) for each in (annotation, *annotated_items(annotation))]
+
+
+def _gives_text(node: ast.Call) -> bool:
+    """Whether a method of strings is called which gives a string, a number or a list of strings."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
+
+
+def _parts(value: ast.AST) -> list[ast.expr]:
+    """The expressions that an expression's value is one of, or holds; loop variables stand for what they go over."""
+    if isinstance(value, ast.BinOp):
+        return [value.left, value.right] if isinstance(value.op, _JOINING) else []
+    return [*choices_of(value), *elements_of(value)]
+
+
+def _called_name(node: ast.Call) -> str:
+    return spelling(node.func).rpartition(".")[2]
+
+
+def _names_in(target: ast.expr) -> list[str]:
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]

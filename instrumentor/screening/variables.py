@@ -1,0 +1,158 @@
+"""The names of a file by the function that they belong to, and what the file's statements do with them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from instrumentor.resolve.bindings import bound_names, function_around, spelling, stores
+from instrumentor.resolve.mentions import value_names
+from instrumentor.resolve.units import Class, Function
+from instrumentor.source.nodes import parameters_with_defaults, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from instrumentor.resolve.classes import Hierarchy
+    from instrumentor.resolve.units import FunctionNode, Unit
+    from instrumentor.screening.names import Names
+
+# A name, with the function whose it is; None for the top of the file.
+Variable = tuple["FunctionNode | None", str]
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Variables:
+    """What is stored, passed and given where in a file.
+
+    Attributes:
+        stores: the targets stored to, each with the expression that the value is, or is taken from.
+        calls: all calls.
+        definitions: all functions but lambdas.
+        given: the expressions that these return or yield.
+        parameters: their parameters, by the functions' names; those of lambdas under an empty one.
+        defaults: the parameters that have a default, each with that.
+        read: the last parts of names that are read without being called, so that calls by other names may call them.
+        callable_attributes: the attributes in which something is stored that may be called and is no instance.
+
+    Args:
+        unit: the file.
+        hierarchy: the classes.
+        names: what its names stand for.
+    """
+
+    def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names) -> None:
+        self._unit = unit
+        self._hierarchy = hierarchy
+        self._names = names
+        self._bound = bound_names(unit)
+        nodes = list(unit.parents)
+        self.stores = [(target, value) for node in nodes for target, value in stores(node)]
+        self.calls = [node for node in nodes if isinstance(node, ast.Call)]
+        self.definitions: list[Definition] = [
+            node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
+        self._named: dict[str, list[Definition]] = {}
+        for each in self.definitions:
+            self._named.setdefault(each.name, []).append(each)
+        self.given: list[tuple[Definition, ast.expr]] = [
+            (function, node.value)
+            for function in self.definitions
+            for node in walk(function)
+            if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None
+        ]
+        self.parameters: dict[str, set[Variable]] = {}
+        for node in nodes:
+            if isinstance(node, ast.arg):
+                function = function_around(unit, node)
+                name = "" if function is None or isinstance(function, ast.Lambda) else function.name
+                self.parameters.setdefault(name, set()).add((function, node.arg))
+        self.defaults = [each for function in self.definitions for each in _defaults(function)]
+        self.callable_attributes = {
+            each.attr
+            for target, value in self.stores
+            for each in walk(target)
+            if isinstance(each, ast.Attribute) and _may_be_callable(value)
+        }
+        self.read = {spelling(each).rpartition(".")[2] for each in value_names(unit, nodes)}
+
+    @property
+    def reads_functions(self) -> bool:
+        """Whether a function of this file may be called by another name than its own."""
+        return "" in self.parameters or any(each.name in self.read for each in self.definitions)
+
+    def of(self, name: ast.Name) -> Variable:
+        """Whose a name is where it is read or stored."""
+        function = function_around(self._unit, name)
+        while function is not None and name.id not in self._bound.get(function, ()):
+            function = function_around(self._unit, function)
+        return function, name.id
+
+    def within(self, target: ast.expr) -> Iterator[Variable]:
+        """The names in a target."""
+        return (self.of(node) for node in walk(target) if isinstance(node, ast.Name))
+
+    def named(self, name: str) -> list[Definition]:
+        """The functions of a name, wherever they are defined."""
+        return self._named.get(name, [])
+
+    def parameters_of(self, function: ast.AST) -> set[Variable]:
+        """The parameters of a function; none for one of another file."""
+        name = getattr(function, "name", "")
+        return {each for each in self.parameters.get(name, ()) if each[0] is function}
+
+    def parameters_reached(self, node: ast.Call, *, is_by_value: bool) -> set[Variable]:
+        """The parameters, of the functions in this file, that may get what a call passes.
+
+        Args:
+            node: the call.
+            is_by_value: whether what is called may be any function or class that is read somewhere.
+        """
+        meaning = self._names.meaning(node.func)
+        if isinstance(meaning, Class):
+            initialiser = self._hierarchy.method(meaning, "__init__")
+            return set() if initialiser is None else self.parameters_of(initialiser.node)
+        if isinstance(meaning, Function):
+            return self.parameters_of(meaning.node)
+        if isinstance(node.func, ast.Attribute) and not is_by_value:
+            names = self.read | {""} if node.func.attr in self.callable_attributes else {node.func.attr}
+        else:
+            names = self.read | {"", "__init__"}
+        return {variable for name in names for variable in self.parameters.get(name, ())}
+
+
+def arguments_of(node: ast.Call) -> list[ast.expr]:
+    """What a call passes."""
+    return [*node.args, *(each.value for each in node.keywords)]
+
+
+def choices_of(value: ast.AST) -> list[ast.expr]:
+    """The expressions one of which an expression's value is."""
+    if isinstance(value, ast.IfExp):
+        return [value.body, value.orelse]
+    if isinstance(value, ast.BoolOp):
+        return value.values
+    return [value.value] if isinstance(value, (ast.NamedExpr, ast.Starred, ast.Await)) else []
+
+
+def elements_of(display: ast.AST) -> list[ast.expr]:
+    """What the container that is written down has in it."""
+    if isinstance(display, ast.Dict):
+        return display.values
+    if isinstance(display, ast.DictComp):
+        return [display.value]
+    if isinstance(display, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        return [display.elt]
+    return display.elts if isinstance(display, (ast.List, ast.Tuple, ast.Set)) else []
+
+
+def _defaults(function: Definition) -> Iterator[tuple[Variable, ast.expr]]:
+    for parameter, default in parameters_with_defaults(function.args):
+        yield (function, parameter.arg), default
+
+
+def _may_be_callable(value: ast.expr) -> bool:
+    """Whether what is stored may be a class or function: not what a call gives."""
+    if isinstance(value, (ast.IfExp, ast.BoolOp, ast.NamedExpr)):
+        return any(map(_may_be_callable, choices_of(value)))
+    return not isinstance(value, (ast.Call, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))
