@@ -115,8 +115,8 @@ matches dots too.
   calls       call_module, return_module, loss, graph_pattern
               backward, backward_end, active_dropout
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
-              scheduler_step, scaler_step, clip, freeze_without_effect, discarded_result,
-              rate_without_effect, rate_reduced
+              scheduler_step, scaler_step, clip, freeze_without_effect,
+              rate_without_effect, rate_reduced, discarded_result
   values      parameter, buffer, input, load, loading, non_finite
               optimizer_state (at DEBUG)
   with flow   flow_step

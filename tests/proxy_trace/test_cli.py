@@ -43,7 +43,7 @@ def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.Captur
     summary = json.loads(capsys.readouterr().out)
     assert summary["findings"][0]["name"] == "model.spare"
     checks = {check["name"]: check["state"] for check in summary["checks"]}
-    of_structure = ("layers", "registration", "activations", "views")
+    of_structure = ("layers", "registration", "activations", "views", "targets", "results")
     passed = ("outputs", "losses", "gradients", "parameters", *of_structure, "training", "updates", "tracing")
     of_settings = (
         "steps",

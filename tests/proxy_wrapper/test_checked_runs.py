@@ -371,6 +371,8 @@ def test_of_a_program_that_only_evaluates_training_is_not_checked(logdir: str) -
         "losses": ("not checked", ["no backward pass was traced"]),
         "activations": ("not checked", ["no backward pass was traced"]),
         "views": ("not checked", ["no backward pass was traced"]),
+        "targets": ("not checked", ["no backward pass was traced"]),
+        "results": ("not checked", ["no backward pass was traced"]),
         "freezing": ("not checked", ["no record of an optimizer"]),
         "signs": ("not checked", ["no record of an optimizer"]),
         "gradients": ("not checked", ["no gradient was recorded"]),
@@ -394,7 +396,17 @@ def test_at_level_warning_it_is_said_what_was_not_checked(logdir: str) -> None:
     fit(model, sgd(model))
     of_values = ("losses", "gradients", "parameters", "training", "updates", "calls", "activations", "signs")
     of_settings = ("steps", "clearing", "optimizers", "freezing", "rates", "schedulers", "modes", "dropout", "progress")
-    names = (*of_values, *of_settings, "initial weights", "loss functions", "inputs", "registration", "views")
+    names = (
+        *of_values,
+        *of_settings,
+        "initial weights",
+        "loss functions",
+        "inputs",
+        "registration",
+        "views",
+        "targets",
+        "results",
+    )
     assert limits_of(logdir) == dict.fromkeys(names, ("not checked", ["level WARNING"]))
 
 
@@ -436,7 +448,7 @@ def test_compiled_code_limits_what_was_looked_at(logdir: str) -> None:
     model = proxied(Net(), logdir)
     fit(torch.compile(model, backend="eager"), sgd(model))
     words = ["nothing is seen inside compiled code"]
-    passed = dict.fromkeys(("outputs", "loss functions", "calls", "activations", "views"), ("passed", words))
+    passed = dict.fromkeys(("outputs", "loss functions", "calls", "activations", "views", "targets"), ("passed", words))
     assert limits_of(logdir) == {
         **passed,
         "modes": ("not checked", words),
@@ -461,7 +473,7 @@ raise ValueError("no")
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.endswith("ValueError: no\n")
     text = text_of(summarize(Trace.open(tmp_path)))
-    assert "1 check found something: end; 25 checks passed.\n" in text
+    assert "1 check found something: end; 27 checks passed.\n" in text
     assert (
         "error[ended-by-exception] Exceptions that ended processes (1)\n  ValueError  ended the process, at step 3\n"
         in text

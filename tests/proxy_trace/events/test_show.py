@@ -249,6 +249,7 @@ def test_ids_become_names_in_records(small_trace: Path) -> None:
         "module_of_type": "",
         "made": None,
         "settings": {},
+        "repeated": 0,
     }
     update: dict[str, Any] = records[-1]
     assert (update["module"], update["tensor"], update["step"]) == ("model.fc", "model.fc.bias", 1)

@@ -50,7 +50,7 @@ train.py --epochs 1
   training   2 steps of SGD, 2 backward passes (200 us)
   trace      35 events, {size:.1f} kB
 
-1 check found something: calls; 13 checks passed; {NEWER}.
+1 check found something: calls; 15 checks passed; {NEWER}.
 
 warning[never-called] Modules never called (1)
   model.spare  never called, train.py:10
@@ -239,7 +239,7 @@ def test_a_run_in_which_nothing_is_wrong_says_so(
     tmp_path: Path, write_trace: WriteTrace, small_run: list[events.Event]
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", *(event for event in small_run if "spare" not in repr(event)))
-    assert f"\nNothing looks wrong: 14 checks passed; {NEWER}.\n" in report(path)
+    assert f"\nNothing looks wrong: 16 checks passed; {NEWER}.\n" in report(path)
 
 
 def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
@@ -247,7 +247,7 @@ def test_a_frozen_parameter_does_not_make_a_run_look_wrong(
 ) -> None:
     sound = [event for event in small_run if "spare" not in repr(event)]
     text = report(write_trace(tmp_path / "a.jsonl", *sound, events.Parameter(9, "model.frozen", 1, "float32[1]")))
-    assert "\nNothing looks wrong: 14 checks passed; in part: parameters (the values of 1 of 3 tensors" in text
+    assert "\nNothing looks wrong: 16 checks passed; in part: parameters (the values of 1 of 3 tensors" in text
     assert "note[frozen] Frozen parameters (1)\n  model.frozen  frozen (requires_grad is False)" in text
 
 
@@ -258,7 +258,8 @@ def test_what_was_not_traced_is_not_said_to_be_well(tmp_path: Path, write_trace:
     assert (
         "Nothing of the model was recorded: 3 checks passed; "
         "not checked: outputs, registration, calls (no call of a module was traced), "
-        "losses, training, activations, views (no backward pass was traced), gradients (no gradient was recorded), "
+        "losses, training, targets, activations, views, results (no backward pass was traced), "
+        "gradients (no gradient was recorded), "
         "parameters, layers (no parameter was traced), "
         "steps, clearing, optimizers, freezing, rates, schedulers, signs, modes, progress, "
         "initial weights (no record of an optimizer), "
@@ -277,8 +278,8 @@ def test_modules_that_record_too_little_are_not_said_to_be_well(
     assert (
         "Nothing looks wrong: 5 checks passed; "
         "not checked: losses, gradients, parameters, training, steps, clearing, optimizers, freezing, rates, "
-        "schedulers, loss functions, signs, inputs, modes, dropout, progress, initial weights, registration, "
-        "activations, views, updates, calls (level WARNING).\n"
+        "schedulers, loss functions, targets, signs, inputs, modes, dropout, progress, initial weights, registration, "
+        "activations, views, results, updates, calls (level WARNING).\n"
     ) in report(write_trace(tmp_path / "a.jsonl", *definitions))
     some = [at_warning(event) if "spare" in repr(event) else event for event in small_run]
     assert "passed; in part: gradients, parameters, updates, calls (1 of 3 modules at level WARNING); " in report(
