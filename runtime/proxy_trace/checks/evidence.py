@@ -129,6 +129,15 @@ class Evidence:
         return ["nothing is seen inside compiled code"] if runs_compiled else []
 
     @cached_property
+    def device_words(self) -> list[str]:
+        """That values which only the CPU has at hand are not read of some models."""
+        tensors = [
+            each for process in self.processes for each in process.tensors if not (each.removed or each.is_buffer)
+        ]
+        elsewhere = [each for each in tensors if each.device not in ("", "cpu")]
+        return [f"{of(len(elsewhere), len(tensors), 'parameter')} not on the CPU"] if elsewhere else []
+
+    @cached_property
     def watching_words(self) -> list[str]:
         """That some parameters and buffers are not watched."""
         tensors = [tensor for process in self.processes for tensor in process.tensors if not tensor.removed]

@@ -9,7 +9,8 @@
 | scores with weights for nothing but the padding | attention-mask-inverted |
 | targets of a binary cross entropy such as -1 or 2; targets such as 0 where 1 and -1 are meant | labels-of-other-set |
 
-That is decided by the values themselves, of the first backward passes at a place, where they are on the CPU.
+That is decided by the values themselves, in the first backward passes at a place. They are read on the CPU only, and
+not in programs that set hooks for saved tensors.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _look(evidence: Evidence) -> Sight:
             findings.append(rule.finding(name, reason, rank, step=event.step, place=place))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
-    return Sight(findings, evidence.compiled_words)
+    return Sight(findings, [*evidence.device_words, *evidence.compiled_words])
 
 
 def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str, str] | None:

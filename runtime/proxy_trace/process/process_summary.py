@@ -133,6 +133,7 @@ class TensorSummary(msgspec.Struct):
     is_buffer: bool = False
     requires_grad: bool = False
     aliases: Sequence[str] = ()
+    device: str = ""
     updates: dict[str, int] = {}
     first: events.Statistics | None = None
     last: events.Statistics | None = None
@@ -512,7 +513,7 @@ class ProcessCollector:
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
-        tensor.freed = event.freed
+        tensor.freed, tensor.device = event.freed, event.device
         tensor.filled_place = self._names.place(event.filled)
         self._keep_by_module(tensor)
         is_known = event.id in self._current  # Then this is about its name, or whether it is frozen.

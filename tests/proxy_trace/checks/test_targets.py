@@ -11,11 +11,14 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace.checks import targets
-from tests.proxy_trace.checks.judged import find, said
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, STEP, find, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
 
 BATCH, LENGTH, TOKENS = 4, 12, 20
 PAD = 0
@@ -235,6 +238,15 @@ def test_pairs_that_are_neither_may_be_left_out_by_hand(tmp_path: Path) -> None:
         return (alike + torch.where(torch.arange(6) == 2, unlike, zero)).mean()
 
     assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
+
+
+def test_where_values_are_not_at_hand_it_is_said(tmp_path: Path, write_trace: WriteTrace) -> None:
+    held = [
+        events.Parameter(number, f"model.{name}", 1, "float32[2, 2]", device, True)
+        for number, (name, device) in enumerate([("a", "cpu"), ("b", "cuda:0"), ("c", "cuda:0")], 1)
+    ]
+    path = write_trace(tmp_path / "a.jsonl", NET, *held, CALLS[0], *BACKWARD, STEP)
+    assert said(path, "targets") == ("passed", ["2 of 3 parameters not on the CPU"])
 
 
 def test_what_hooks_have_saved_is_not_asked_for(tmp_path: Path) -> None:
