@@ -130,7 +130,7 @@ class Evidence:
 
     @cached_property
     def device_words(self) -> list[str]:
-        """That values which only the CPU has at hand are not read of some models."""
+        """That some parameters are on an accelerator, whose values are not read at once."""
         tensors = [
             each for process in self.processes for each in process.tensors if not (each.removed or each.is_buffer)
         ]
