@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from proxy_trace.reading.trace import KINDS
-from proxy_wrapper.events import Run, Statistics
+from proxy_wrapper.events import Number, Run, Statistics
 
 if TYPE_CHECKING:
     from proxy_trace.reading.names import Names
@@ -68,6 +68,7 @@ _TYPES: Final[dict[Any, Type]] = {
     list[str]: Type.TEXTS,
     Sequence[str]: Type.TEXTS,
     Sequence[int]: Type.INTS,
+    Sequence[Number]: Type.NUMBERS,
     dict[str, str]: Type.TEXT_MAP,
     dict[str, int]: Type.INT_MAP,
 }
