@@ -17,7 +17,6 @@ from proxy_wrapper.intercept.graph_captures import GraphCaptures
 from proxy_wrapper.intercept.module_calls import ModuleCalls
 from proxy_wrapper.intercept.optimizer_states import OptimizerStates
 from proxy_wrapper.intercept.processes import Processes, SentModules
-from proxy_wrapper.intercept.saved_tensors import SavedTensors
 from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.torch_calls import TorchCalls
 from proxy_wrapper.intercept.training_acts import TrainingActs
@@ -60,13 +59,11 @@ def assemble(
     tracer.before_root_call = updates.before_root_call
     attributes = ModuleAttributes(tracer)
     autograd_functions = AutogradFunctions(tracer)
-    saved_tensors = SavedTensors(tracer)
     in_torch: list[Interceptor] = [
         module_calls,
         unhooked_warnings,
         updates,
-        saved_tensors,
-        BackwardPasses(tracer, torch_calls, updates, saved_tensors),
+        BackwardPasses(tracer, torch_calls, updates),
         TensorSwaps(tracer),
         TrainingActs(tracer, updates),
         ClippedGradients(tracer, updates),

@@ -10,7 +10,7 @@
 | targets of a binary cross entropy such as -1 or 2; targets such as 0 where 1 and -1 are meant | labels-of-other-set |
 
 That is decided by the values themselves, in the first backward passes at a place. They are read on the CPU only, and
-not in programs that set hooks for saved tensors.
+not of tensors that the program has saved by hooks of its own.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from proxy_wrapper.intercept.saved_tensors import SavedTensors
     from proxy_wrapper.intercept.torch_calls import TorchCalls
     from proxy_wrapper.intercept.updates import Updates
     from proxy_wrapper.tracer import Tracer
@@ -48,13 +47,13 @@ class BackwardPasses:
     are not seen.
     """
 
-    def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates, saved: SavedTensors) -> None:
+    def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates) -> None:
         self._tracer = tracer
         self._torch_calls = torch_calls
         self._updates = updates
         self._outputs = Outputs(tracer)
         self._losses = Losses(tracer)
-        self._patterns = GraphPatterns(tracer, saved)
+        self._patterns = GraphPatterns(tracer)
         self._discarded = DiscardedResults(tracer)
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 

@@ -12,6 +12,7 @@ import torch
 from proxy_wrapper.events import Clip, ScalerStep, as_number
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
+from proxy_wrapper.intercept.state_records import gradient_of
 from proxy_wrapper.levels import INFO
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class ClippedGradients(ReplacingInterceptor):
         pending = [each for each in self._places.values() if each.passes == passes and each.gradients]
         if not pending:
             return
-        own = {id(each.grad) for group in optimizer.param_groups for each in group["params"] if each.grad is not None}
+        own = {id(gradient_of(each)) for group in optimizer.param_groups for each in group["params"]}
         for place in pending:
             if place.gradients.isdisjoint(own):
                 place.is_of_others = True

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from proxy_wrapper.intercept.saved_tensors import SavedTensors
     from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.tracer import Tracer
 
@@ -49,9 +48,8 @@ _SIGN: Final = 1 << 63
 class GraphPatterns:
     """Makes `GraphPattern` events."""
 
-    def __init__(self, tracer: Tracer, saved: SavedTensors) -> None:
+    def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._saved = saved
         self._looks: dict[int, int] = {}
 
     def look(self, roots: Sequence[torch.Tensor], location: int) -> None:
@@ -75,7 +73,7 @@ class GraphPatterns:
                 self._class_loss(node, location)
             elif name in _VIEWS:
                 self._view(node, location)
-        for what, dim, shape, values in find_target_patterns(takers, self._saved):
+        for what, dim, shape, values in find_target_patterns(takers):
             self._emit(what, (), dim, shape, location, values, self._mask_line() if what in (ATTENDED, SEEN) else 0)
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:

@@ -36,6 +36,8 @@ class Losses:
         self._tracer = tracer
         # By how a loss was computed, and where the backward pass begins: each has lines of its own.
         self._ids: dict[tuple[int, tuple[LossNode, ...]], int] = {}
+        # The line that makes probabilities, by the place of the backward pass: batches of other sizes are other ways.
+        self._activations: dict[int, int] = {}
         self._channels: tuple[str, ...] = ()
         self._made = 0
 
@@ -56,6 +58,7 @@ class Losses:
         if channels != self._channels:  # A new one knows of none.
             self._channels = channels
             self._ids.clear()
+            self._activations.clear()
         number = self._ids.get((location, nodes), 0)
         if not number and len(self._ids) < _MOST:
             self._made += 1
@@ -66,7 +69,11 @@ class Losses:
             model = forward_of(thread.last_model) if nodes[0].inside else None
             computed = 0 if frame is None else tracer.locator.computed(frame, model=model)
             within = thread.stack[-1].entry.id if thread.stack else 0
-            activated = self._activated() if any(node.inside and node.name in _PROBABILITIES for node in nodes) else 0
+            activated = 0
+            if any(node.inside and node.name in _PROBABILITIES for node in nodes):
+                if location not in self._activations:
+                    self._activations[location] = self._activated()
+                activated = self._activations[location]
             cut = 0 if frame is None else tracer.locator.line(cut_line(frame))
             event = Loss(
                 now_us,

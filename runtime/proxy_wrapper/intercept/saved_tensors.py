@@ -1,61 +1,41 @@
-"""Reads the tensors that the nodes of an autograd graph have saved for the backward pass.
+"""Reads what the nodes of an autograd graph have saved for the backward pass.
 
-Hooks may stand between: what a checkpoint has saved is computed anew when it is asked for, and what was moved to the
-host is moved back. Once a program has set such hooks, nothing is read any more.
+The program may have set hooks for a saved tensor: to read it would call them. What a checkpoint has saved would be
+computed anew, and what was moved to the host moved back. So a tensor with such a hook is not read. Versions of PyTorch
+that do not tell of hooks give no tensor at all.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
-from proxy_wrapper.intercept.call_sites import uncounted
-from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.values.statistics import has_values, is_hosted
 from proxy_wrapper.values.torch_functions import numel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LARGEST: Final = 1 << 22
 """How many elements a tensor may have."""
 
 
-class SavedTensors(ReplacingInterceptor):
-    """Gives what nodes have saved, as long as no hooks are known to have been set."""
+def saved_tensor(node: Any, name: str) -> torch.Tensor | None:
+    """What a node has saved under a name; None if nothing, or if it is large, not on the CPU, or has a hook.
 
-    has_hooks = False
-
-    def _targets(self) -> tuple[Target, ...]:
-        return (Target(torch._C._autograd, "_push_saved_tensors_default_hooks", self._pusher),)
-
-    def _pusher(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        @uncounted
-        def push(*args: Any, **kwargs: Any) -> Any:
-            self.has_hooks = True
-            return original(*args, **kwargs)
-
-        return push
-
-    def read(self, node: Any, name: str) -> torch.Tensor | None:
-        """What a node has saved under a name; None if it has none, or it is large, or not at hand on the CPU.
-
-        To be called where no mode sees it.
-        """
-        if self.has_hooks or not self._replaced:
+    To be called where no mode sees it.
+    """
+    try:
+        raw = getattr(node, f"_raw_saved_{name}", None)
+        if getattr(raw, "unpack_hook", raw) is not None:
             return None
-        try:
-            found = getattr(node, f"_saved_{name}", None)
-        except RuntimeError:  # Freed, or changed in place since.
-            return None
-        if not isinstance(found, torch.Tensor) or not has_values(found):
-            return None
-        return found if is_hosted(found) and numel(found) <= _LARGEST else None
+        found = getattr(node, f"_saved_{name}", None)
+    except RuntimeError:  # Freed, or changed in place since.
+        return None
+    if not isinstance(found, torch.Tensor) or not has_values(found):
+        return None
+    return found if is_hosted(found) and numel(found) <= _LARGEST else None
 
-    def number(self, node: Any, name: str) -> int | None:
-        """A whole number or a truth value that a node has saved; None if it has none."""
-        found: Any = getattr(node, f"_saved_{name}", None)
-        return int(found) if type(found) in (int, bool) else None
+
+def saved_number(node: Any, name: str) -> int | None:
+    """A whole number or a truth value that a node has saved; None if it has none."""
+    found: Any = getattr(node, f"_saved_{name}", None)
+    return int(found) if type(found) in (int, bool) else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
+from proxy_wrapper.intercept.saved_tensors import saved_number, saved_tensor
 from proxy_wrapper.values.statistics import unobserved
 from proxy_wrapper.values.token_rows import NEXT, only_padding_attended, padding_in, shift_of
 from proxy_wrapper.values.torch_functions import (
@@ -30,7 +31,6 @@ from proxy_wrapper.values.torch_functions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy_wrapper.intercept.saved_tensors import SavedTensors
     from proxy_wrapper.values.token_rows import Rows
 
 ATTENDED: Final = "padding-attended"
@@ -73,44 +73,40 @@ class _Tokens(NamedTuple):
     padding: int
 
 
-def find_target_patterns(nodes: Iterable[Any], saved: SavedTensors) -> Iterator[TargetPattern]:
+def find_target_patterns(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
     """What the nodes of a graph have saved that cannot be meant; to be called where no mode sees it."""
     nodes = list(nodes)
     names = [node.name() for node in nodes]
     with unobserved() as readable:
         if not readable:
             return
-        tokens = [
-            each for node, name in zip(nodes, names, strict=True) if name == _EMBEDDING and (each := _read(node, saved))
-        ]
+        tokens = [each for node, name in zip(nodes, names, strict=True) if name == _EMBEDDING and (each := _read(node))]
         attentions = [node for node, name in zip(nodes, names, strict=True) if name in _SOFTMAXES or name == _FUSED]
         for node, name in zip(nodes, names, strict=True):
             if name in _OF_CLASSES and tokens:
-                yield from _of_tokens(node, tokens, attentions, saved)
+                yield from _of_tokens(node, tokens, attentions)
             elif name in _WITH_LOGITS:
-                yield from _of_binary(node, saved)
+                yield from _of_binary(node)
             elif name == _SOFT_MARGIN:
-                yield from _of_signs(saved.read(node, "target"))
+                yield from _of_signs(saved_tensor(node, "target"))
             elif name == _SUM:
-                yield from _of_pairs(node, saved)
+                yield from _of_pairs(node)
         if tokens:
-            yield from _of_attentions(attentions[:_MOST_ATTENTIONS], tokens, saved)
+            yield from _of_attentions(attentions[:_MOST_ATTENTIONS], tokens)
 
 
-def _read(node: Any, saved: SavedTensors) -> _Tokens | None:
+def _read(node: Any) -> _Tokens | None:
     """The tokens of several sequences that an embedding was given; None if they are none, or too many."""
-    indices, rows = saved.read(node, "indices"), saved.number(node, "weight_sym_argsize_0")
+    indices, rows = saved_tensor(node, "indices"), saved_number(node, "weight_sym_argsize_0")
     if indices is None or rows is None or len(indices.shape) != 2 or min(indices.shape) < 2:
         return None
-    padding = saved.number(node, "padding_idx")
+    padding = saved_number(node, "padding_idx")
     return _Tokens(indices, rows, -1 if padding is None else padding)
 
 
-def _of_tokens(
-    node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any], saved: SavedTensors
-) -> Iterator[TargetPattern]:
+def _of_tokens(node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any]) -> Iterator[TargetPattern]:
     """What is wrong with targets that are tokens of the vocabulary which the model reads."""
-    targets, ignored = saved.read(node, "target"), saved.number(node, "ignore_index")
+    targets, ignored = saved_tensor(node, "target"), saved_number(node, "ignore_index")
     before = node.next_functions[0][0] if node.next_functions else None
     metadata = getattr(before, "_input_metadata", None)
     shape = tuple(metadata[0].shape) if metadata else ()
@@ -124,15 +120,15 @@ def _of_tokens(
         shift = shift_of(given, wanted, ignored)
         if shift is None:
             continue
-        order = [_sees_later(each, len(given[0]), saved) for each in attentions[:_MOST_ATTENTIONS]]
+        order = [_sees_later(each, len(given[0])) for each in attentions[:_MOST_ATTENTIONS]]
         if shift != NEXT:
             yield TargetPattern("token-targets", shift, tuple(indices.shape), (float(False in order),))
         elif True in order and False not in order and _are_of_one_text(tokens):
             yield TargetPattern(SEEN, shift, tuple(indices.shape), ())
         break
     padding = known[0].padding
-    is_reduced = saved.number(node, "reduction") in (_MEAN, _SUM_OF_ALL)
-    if padding < 0 or padding == ignored or not is_reduced or saved.read(node, "weight") is not None:
+    is_reduced = saved_number(node, "reduction") in (_MEAN, _SUM_OF_ALL)
+    if padding < 0 or padding == ignored or not is_reduced or saved_tensor(node, "weight") is not None:
         return
     for _, wanted in _aligned(indices, targets):
         found = padding_in(wanted, padding)
@@ -159,19 +155,19 @@ def _are_of_one_text(tokens: Sequence[_Tokens]) -> bool:
     return all(tolist(each.indices) == first for each in tokens[1:])
 
 
-def _sees_later(node: Any, length: int, saved: SavedTensors) -> bool | None:
+def _sees_later(node: Any, length: int) -> bool | None:
     """Whether an attention of so many tokens to themselves lets some see later ones; None if it is of others."""
     if node.name() == _FUSED:
-        query, key, added = (saved.read(node, name) for name in ("query", "key", "attn_mask"))
+        query, key, added = (saved_tensor(node, name) for name in ("query", "key", "attn_mask"))
         if query is None or key is None or query.shape[-2] != length or key.shape[-2] != length:
             return None
-        if saved.number(node, "is_causal"):
+        if saved_number(node, "is_causal"):
             return False
         if added is None or added.shape[-2] != length:  # What leaves out tokens for all alike has one row.
             return True
         weights: torch.Tensor | None = added if added.dtype == torch.bool else is_greater(added, _LEFT_OUT)
     else:
-        weights = saved.read(node, "result")
+        weights = saved_tensor(node, "result")
     if weights is None or len(weights.shape) < 3 or tuple(weights.shape[-2:]) != (length, length):
         return None
     while len(weights.shape) > 2:
@@ -180,13 +176,11 @@ def _sees_later(node: Any, length: int, saved: SavedTensors) -> bool | None:
     return any(any(row[place + 1 :]) for place, row in enumerate(rows))
 
 
-def _of_attentions(
-    attentions: Sequence[Any], tokens: Sequence[_Tokens], saved: SavedTensors
-) -> Iterator[TargetPattern]:
+def _of_attentions(attentions: Sequence[Any], tokens: Sequence[_Tokens]) -> Iterator[TargetPattern]:
     """The attentions that leave out all tokens but padding."""
     for node in attentions:
         for each in tokens:
-            attended = _attended(node, tuple(each.indices.shape), saved)
+            attended = _attended(node, tuple(each.indices.shape))
             if attended is None or numel(each.indices) > _MOST_TOKENS:
                 continue
             padding = only_padding_attended(tolist(each.indices), attended)
@@ -195,13 +189,13 @@ def _of_attentions(
                 return
 
 
-def _attended(node: Any, shape: tuple[int, ...], saved: SavedTensors) -> list[list[bool]] | None:
+def _attended(node: Any, shape: tuple[int, ...]) -> list[list[bool]] | None:
     """Which tokens of each sequence some other one attends to; None if the attention is over something else."""
     if node.name() == _FUSED:
-        weights = saved.read(node, "attn_mask")
+        weights = saved_tensor(node, "attn_mask")
         seen = weights if weights is None or weights.dtype == torch.bool else is_greater(weights, _LEFT_OUT)
     else:
-        weights = saved.read(node, "result")
+        weights = saved_tensor(node, "result")
         seen = None if weights is None else convert(weights, torch.bool)
     if seen is None or len(seen.shape) < 3 or seen.shape[-1] != shape[1] or seen.shape[0] % shape[0]:
         return None
@@ -209,9 +203,9 @@ def _attended(node: Any, shape: tuple[int, ...], saved: SavedTensors) -> list[li
     return flags
 
 
-def _of_binary(node: Any, saved: SavedTensors) -> Iterator[TargetPattern]:
+def _of_binary(node: Any) -> Iterator[TargetPattern]:
     """Targets of a binary cross entropy that are no probabilities."""
-    targets = saved.read(node, "target")
+    targets = saved_tensor(node, "target")
     if targets is None or not numel(targets) or not targets.is_floating_point():
         return
     lowest, highest = map(float, map(item, aminmax(targets)))
@@ -227,7 +221,7 @@ def _of_signs(targets: torch.Tensor | None) -> Iterator[TargetPattern]:
             yield TargetPattern("sign-targets", 0, tuple(targets.shape), (float(zeros), float(numel(targets))))
 
 
-def _of_pairs(node: Any, saved: SavedTensors) -> Iterator[TargetPattern]:
+def _of_pairs(node: Any) -> Iterator[TargetPattern]:
     """Targets of `cosine_embedding_loss` and `hinge_embedding_loss` that are neither 1 nor -1.
 
     Both add what is for pairs that belong together to what is for the others. Each target is one of the two: a pair
@@ -239,7 +233,7 @@ def _of_pairs(node: Any, saved: SavedTensors) -> Iterator[TargetPattern]:
     below = [branch.next_functions[0][0] or _given(branch) for branch in branches]
     if not _is_of_pairs(*below):
         return
-    conditions = [saved.read(branch, "condition") for branch in branches]
+    conditions = [saved_tensor(branch, "condition") for branch in branches]
     first, second = conditions
     if first is None or second is None or first.shape != second.shape:
         return

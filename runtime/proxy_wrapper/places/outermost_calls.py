@@ -156,7 +156,7 @@ def _start_of(instructions: list[dis.Instruction], last: int) -> tuple[int, dict
         if each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
             return -1, depths
         depths[index] = depth
-        depth -= _effect(each)
+        depth -= stack_effect(each)
         if depth <= 0:
             start = index
             break
@@ -208,7 +208,8 @@ def _names_at(instructions: list[dis.Instruction], depths: dict[int, int], start
     return tuple(names) if all(depths[each] > callee for each in between) else ()
 
 
-def _effect(instruction: dis.Instruction) -> int:
+def stack_effect(instruction: dis.Instruction) -> int:
+    """By how much an instruction that does not jump changes the depth of the stack."""
     has_argument = instruction.opcode >= dis.HAVE_ARGUMENT
     return dis.stack_effect(instruction.opcode, instruction.arg if has_argument else None, jump=False)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dis
 from typing import TYPE_CHECKING
 
+from proxy_wrapper.places.outermost_calls import stack_effect
+
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -36,7 +38,7 @@ def repeats_new_object(code: CodeType, attribute: str) -> bool:
             is_repeated = True
         if name.startswith(_ENDS):
             is_repeated = False
-        depth += dis.stack_effect(each.opcode, each.arg if each.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+        depth += stack_effect(each)
         lists = {place for place in lists if place < depth}
         if name == "BUILD_LIST" and is_new:
             lists.add(depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.proxy_trace.checks.judged import BACKWARD, CALLS, NET, STEP, find, sa
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tests.proxy_trace.conftest import WriteTrace
@@ -249,7 +251,8 @@ def test_where_values_are_not_at_hand_it_is_said(tmp_path: Path, write_trace: Wr
     assert said(path, "targets") == ("passed", ["2 of 3 parameters not on the CPU"])
 
 
-def test_what_hooks_have_saved_is_not_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["around the loss", "around the whole program", "at one tensor"])
+def test_what_hooks_have_saved_is_not_asked_for(where: str, tmp_path: Path) -> None:
     """To ask for it would call them once more."""
     asked: list[int] = []
 
@@ -257,15 +260,25 @@ def test_what_hooks_have_saved_is_not_asked_for(tmp_path: Path) -> None:
         asked.append(1)
         return saved
 
+    def hooks(at: str) -> AbstractContextManager[object]:
+        if where != at:
+            return nullcontext()
+        return torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack)
+
     def loss_of(model: Any) -> torch.Tensor:
         out = model(torch.ones(6, 5))
-        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack):
-            return F.binary_cross_entropy_with_logits(out[:, 0], SIGNS.float())
+        with hooks("around the loss"):
+            loss = F.binary_cross_entropy_with_logits(out[:, 0], SIGNS.float())
+        if where == "at one tensor":
+            node: Any = loss.grad_fn
+            node._raw_saved_target.register_hooks(lambda saved: saved, unpack)
+        return loss
 
-    assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
-    plain = nn.Linear(5, 3)
-    traced = len(asked)
-    asked.clear()
-    for _ in range(2):
-        loss_of(plain).backward()
-    assert traced == len(asked)
+    with hooks("around the whole program"):
+        assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
+        traced = len(asked)
+        asked.clear()
+        plain = nn.Linear(5, 3)
+        for _ in range(2):
+            loss_of(plain).backward()
+    assert traced == len(asked) > 0
