@@ -361,7 +361,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
     `what` names the pattern. Of computations:
 
     - "linear-linear": a linear layer whose output goes directly to another one, and nowhere else. `weights` are the ids
-      of their weights, in order of execution.
+      of their weights, in order of execution. `values` is 1 if any linear layer in the graph follows an activation.
     - "softmax": over dimension `dim` of a tensor of `shape`.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.

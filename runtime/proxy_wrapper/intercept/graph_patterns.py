@@ -33,6 +33,16 @@ _LINEAR: Final = {"AddmmBackward0": (1, 2), "MmBackward0": (0, 1)}
 """The nodes of linear layers: the places of what it takes, and of its weight."""
 _RESHAPED: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward1"})
 _OF_WEIGHT: Final = frozenset({"TBackward0", "ToCopyBackward0"})
+_ACTIVATIONS: Final = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "Relu", "LeakyRelu", "Elu", "Celu", "Selu", "Gelu", "Silu", "Mish", "Softplus", "Tanh", "Sigmoid", "LogSigmoid",
+        "Hardtanh", "Hardswish", "Hardsigmoid", "Threshold", "PreluKernel", "RreluWithNoise", "Glu", "Clamp", "Softmax",
+        "Sin", "Cos", "Exp", "Pow", "MaxPool2DWithIndices", "AdaptiveMaxPool2D", "NativeLayerNorm", "NativeBatchNorm",
+        "NativeGroupNorm", "MkldnnRnnLayer",
+    )
+)  # fmt: skip
+"""The nodes of functions that are not linear, between layers."""
 _SOFTMAX: Final = "SoftmaxBackward0"
 _LOG_SOFTMAX: Final = "LogSoftmaxBackward0"
 _CLASS_LOSS: Final = "NllLossBackward0"
@@ -86,7 +96,7 @@ class GraphPatterns:
             return
         first = self._weight(before, _LINEAR[before.name()][1])
         if first:
-            self._emit("linear-linear", (first, own), 0, (), location)
+            self._emit("linear-linear", (first, own), 0, (), location, (float(_has_activation(takers)),))
 
     def _weight(self, node: Any, place: int) -> int:
         """The id of the parameter that is the weight of a linear layer; 0 if it is none."""
@@ -175,6 +185,20 @@ class GraphPatterns:
             now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values, made
         )
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+
+def _has_activation(takers: dict[Any, int]) -> bool:
+    """Whether what a linear layer of a graph is given comes through a function that is not linear."""
+    below = {node for node in takers if node.name() in _LINEAR}
+    pending = list(below)
+    for node in pending:
+        for following, _ in node.next_functions:
+            if following is not None and following in takers and following not in below:
+                if following.name() in _ACTIVATIONS:
+                    return True
+                below.add(following)
+                pending.append(following)
+    return False
 
 
 def _given_by(node: Any, place: int) -> Any:
