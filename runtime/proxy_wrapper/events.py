@@ -369,8 +369,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
 
     Of the inputs of a loss or an attention:
 
-    - "token-targets": the targets are the tokens of `shape` that an embedding got, `dim` places ahead. `values` is 1 if
-      some attention sees no later token, else 0.
+    - "token-targets": the targets are the tokens of `shape` that an embedding got, `dim` places ahead. `values`: 1 if
+      some attention to these tokens sees no later ones, else 0; and how many other texts the model got.
     - "padding-targets": the targets end with that embedding's padding. `values`: how many are padding, of how many.
     - "padding-attended": an attention excludes all tokens except padding, whose index is in `values`. `made` is the
       location of the line that passes the mask, if there is only one.

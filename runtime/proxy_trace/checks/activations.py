@@ -23,8 +23,8 @@ MISSING: Final = Rule(
     "Linear layers with nothing between them",
     "In the graph of a loss, the output of a linear layer goes directly into another linear layer of the same module, "
     "and nowhere else. The first layer has a bias, and is at least as wide as its input or the output of the second, "
-    "so this is not a low-rank factorisation. Optimizer steps have changed both. Other linear layers of the model follow "
-    "an activation.",
+    "so this is not a low-rank factorisation. Optimizer steps have changed both. Other linear layers of the model "
+    "follow an activation.",
     "Put an activation such as `nn.ReLU()` between them, or remove one of them.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",),
@@ -33,11 +33,13 @@ LINEAR: Final = Rule(
     "linear-model",
     NOTE,
     "Models of linear layers without an activation",
-    "As for missing-activation, but no linear layer in the graph follows an activation. The model can compute only what "
-    "one linear layer can, which may be intended.",
+    "As for missing-activation, but no linear layer in the graph follows an activation. The model can compute only "
+    "what one linear layer can, which may be intended.",
     "Put an activation such as `nn.ReLU()` between the layers, if the model is not meant to be linear.",
     "show {run} --kind graph_pattern",
-    sources=("https://stackoverflow.com/questions/9782071/why-must-a-nonlinear-activation-function-be-used-in-a-backpropagation-neural-net",),
+    sources=(
+        "https://stackoverflow.com/questions/9782071/why-must-a-nonlinear-activation-function-be-used-in-a-backpropagation-neural-net",
+    ),
 )
 
 
