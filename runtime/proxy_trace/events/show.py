@@ -260,7 +260,7 @@ def _rate_without_effect(event: events.RateWithoutEffect, names: Names) -> str:
 
 
 def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
-    return f"`{event.function}` at {names.place(event.made)}: nothing uses what it gives"
+    return f"`{event.function}` at {names.place(event.made)}: its result is not used"
 
 
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:

@@ -81,7 +81,7 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.GraphPattern(1, what="linear-linear", weights=[1, 1]), "linear-linear: model.fc.weight, model.fc.weight"),
     (
         events.DiscardedResult(1, function="scores.masked_fill", made=1),
-        "`scores.masked_fill` at train.py:10: nothing uses what it gives",
+        "`scores.masked_fill` at train.py:10: its result is not used",
     ),
     (events.GraphPattern(1, what="softmax", dim=0, shape=[4, 3]), "softmax over dimension 0 of [4, 3]"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
