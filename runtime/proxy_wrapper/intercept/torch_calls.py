@@ -68,8 +68,8 @@ class Target(NamedTuple):
 
     Attributes:
         kind: the kind of its events.
-            name: its name in events.
-            is_foreign: whether it is not torch's own, and may replace one that is.
+        name: its name in events.
+        is_foreign: whether it is not torch's own, and may replace one that is.
     """
 
     kind: str

@@ -74,7 +74,7 @@ class OnePass:
 
         Raises:
             OSError: if it is missing or cannot be loaded.
-                AttributeError: if it is another library.
+            AttributeError: if it is another library.
         """
         self.source = _source(ctypes.CDLL(str(path)))
         self._read_small, self._count_small = _functions(ctypes.PyDLL(str(path)))
