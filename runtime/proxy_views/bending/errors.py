@@ -19,7 +19,7 @@ class NoTargetError(BendingError, LookupError):
 
     def __init__(self, target: str, model: str, near: Sequence[str], *, after_call: bool = False) -> None:
         when = ", and nothing that its call computed" if after_call else ", and no torch function has that name"
-        message = f"the target {target!r} matches no full name of a module or parameter of {model}{when}."
+        message = f"the target {target!r} matches no module or parameter of {model} by its full name{when}."
         if near:
             message += f" Did you mean {' or '.join(map(repr, near))}?"
         super().__init__(message)
