@@ -766,7 +766,7 @@ class Configuration(Happening, frozen=True, gc=False):
 
 
 class Problem(Happening, frozen=True, gc=False):
-    """Tracing met a problem, and training went on. `message` says what was lost."""
+    """A problem in the tracing itself; training went on. `message` says what was lost."""
 
     message: str = ""
 

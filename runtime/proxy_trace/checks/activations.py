@@ -1,8 +1,7 @@
-"""Linear layers have something between them.
+"""Checks that linear layers have an activation between them.
 
-Two consecutive linear layers compute what one could. This is intended where the first makes the vector smaller than
-both ends (a low rank), where the layers come from different parts of a model, and perhaps where the whole model is
-linear.
+Two consecutive linear layers are equivalent to one. That is intended if the first narrows the vector (a low-rank
+factorisation), if the layers belong to different parts of a model, and perhaps if the whole model is linear.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ LINEAR: Final = Rule(
 def _look(evidence: Evidence) -> Sight:
     findings = []
     for of_process in evidence.of_processes:
-        told: set[str] = set()
+        reported: set[str] = set()
         for pattern in of_process.acts.patterns:
             if pattern.event.what != "linear-linear" or len(pattern.event.weights) != 2:
                 continue
             first, second = pattern.event.weights
-            layer = _needless(first, second, of_process)
-            if layer is not None and layer.name not in told:
-                told.add(layer.name)
+            layer = _redundant_layer(first, second, of_process)
+            if layer is not None and layer.name not in reported:
+                reported.add(layer.name)
                 names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
                 reason = f"nothing lies between it and {names.get(second, '').removesuffix('.weight')}"
                 rank = [of_process.process.rank]
@@ -64,8 +63,8 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, evidence.compiled_words)
 
 
-def _needless(first: int, second: int, of_process: ProcessEvidence) -> ModuleSummary | None:
-    """The module of the first of two weights, if both are trained parts of one module and the first is no low rank."""
+def _redundant_layer(first: int, second: int, of_process: ProcessEvidence) -> ModuleSummary | None:
+    """The module of the first weight, if both are trained parts of one module and the first is no bottleneck."""
     tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
     modules = {module.id: module for module in of_process.process.modules}
     one, other = tensors.get(first), tensors.get(second)
@@ -86,7 +85,7 @@ def _needless(first: int, second: int, of_process: ProcessEvidence) -> ModuleSum
 
 
 def _place(layer: ModuleSummary, of_process: ProcessEvidence) -> str:
-    """Where a layer is called, or was made if a container calls it: that is called at the same place."""
+    """Where a layer is called; where it was created if a container calls it, as that has one place for all."""
     container = next((each for each in of_process.process.modules if each.id == layer.parent), None)
     is_own_call = container is not None and layer.called_place not in ("", container.called_place)
     return layer.called_place if is_own_call else layer.origin
