@@ -292,7 +292,7 @@ class _Judge:
         return next(iter(optimizers), None)
 
     def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
-        """Why a parameter has not changed, or not since it was unfrozen; None if it has, or if this cannot be judged."""
+        """Why a parameter has not changed, or not since it was unfrozen; None if it has, or if unknown."""
         if self._is_unfrozen_in_vain(tensor):
             unfrozen = format_count(tensor.unfrozen_step, "step")
             return _Reason(MISSES_PARAMETERS, f"unfrozen after {unfrozen}, but {_NO_OPTIMIZER}")

@@ -96,7 +96,7 @@ class GraphPatterns:
             return
         first = self._weight(before, _LINEAR[before.name()][1])
         if first:
-            self._emit("linear-linear", (first, own), 0, (), location, (float(_has_activation(takers)),))
+            self._emit("linear-linear", (first, own), 0, (), location, (float(_has_activation(users)),))
 
     def _weight(self, node: Any, place: int) -> int:
         """The id of the parameter that is the weight of a linear layer; 0 if it is not a parameter."""
@@ -187,13 +187,13 @@ class GraphPatterns:
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
 
 
-def _has_activation(takers: dict[Any, int]) -> bool:
+def _has_activation(users: dict[Any, int]) -> bool:
     """Whether any linear layer in a graph follows a nonlinear function."""
-    below = {node for node in takers if node.name() in _LINEAR}
+    below = {node for node in users if node.name() in _LINEAR}
     pending = list(below)
     for node in pending:
         for following, _ in node.next_functions:
-            if following is not None and following in takers and following not in below:
+            if following is not None and following in users and following not in below:
                 if following.name() in _ACTIVATIONS:
                     return True
                 below.add(following)
