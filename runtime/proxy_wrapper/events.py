@@ -336,6 +336,13 @@ class LossNode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     inside: bool = False
 
 
+class LossCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A call of a loss function: its name in `torch.nn.functional`, and the location of the line."""
+
+    function: str
+    location: Count = 0
+
+
 class Loss(Happening, frozen=True, gc=False):
     """A new way of computing a loss: the nodes of the autograd graph from the loss back to the model's outputs.
 
@@ -344,7 +351,8 @@ class Loss(Happening, frozen=True, gc=False):
     known. `made` is the statement that assigned the variable on which the backward pass was called. `computed` is the
     line that computed the value, in a function that this statement calls. Among the values that the loss comes from,
     `activated` is the only line in the code of the proxied modules that turns scores into probabilities, and `cut` the
-    only line that cuts a tensor off the graph.
+    only line that cuts a tensor off the graph. `calls` are the calls of loss functions on which `computed` depends, in
+    the same function.
     """
 
     id: Count = 0
@@ -353,6 +361,7 @@ class Loss(Happening, frozen=True, gc=False):
     computed: Count = 0
     activated: Count = 0
     cut: Count = 0
+    calls: Sequence[LossCall] = ()
 
 
 class GraphPattern(Happening, frozen=True, gc=False):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.cases import Case
 
-_SAMPLE: Final = {"operator": 70, "module": 24, "optimizer": 10}
+_SAMPLE: Final = {"operator": 40, "module": 16, "optimizer": 6}
 """How many cases of each kind are tried without `--conformance-full`."""
 
 

@@ -163,6 +163,16 @@ _DIFFERENCES: Final = frozenset(
 )
 """Calls that compare an output with a target, element by element."""
 
+_CALLED: Final[dict[Rule, tuple[str, ...]]] = {
+    SOFTMAX_BEFORE: ("cross_entropy",),
+    LOG_SOFTMAX_TWICE: ("cross_entropy",),
+    SIGMOID_BEFORE: ("binary_cross_entropy_with_logits",),
+    NO_LOGARITHM: ("nll_loss",),
+    KL_OF_PROBABILITIES: ("kl_div",),
+    FOCAL_OF_MEAN: ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits"),
+}
+"""The functions of `torch.nn.functional` that a rule is about."""
+
 _OF_PROBABILITIES: Final = (SOFTMAX_BEFORE, SIGMOID_BEFORE, LOG_SOFTMAX_TWICE)
 _PROBABILITY_LAYERS: Final = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})
 
@@ -178,7 +188,8 @@ def _look(evidence: Evidence) -> Sight:
                     continue  # A target network's, which nothing steps.
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
                 # The shapes are chosen where a helper is called; the kind of loss, within the helper.
-                place = loss.made if rule is BROADCASTS else loss.computed
+                computed = loss.place_of_call(_CALLED.get(rule, ())) or loss.computed
+                place = loss.made if rule is BROADCASTS else computed
                 if rule in _OF_PROBABILITIES and _ends_with_probabilities(loss.nodes):
                     place = loss.activated or _probability_layer(of_process) or place
                 rank = of_process.process.rank

@@ -13,7 +13,7 @@ import msgspec
 from proxy_wrapper import events  # noqa: TC001  msgspec looks the types of fields up.
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from proxy_trace.reading.names import Names
 
@@ -141,6 +141,7 @@ class LossSummary(msgspec.Struct):
         computed: where its value was computed, in a function called there, or else `made`.
         activated: the only line of the model's code that makes probabilities; "" if unknown.
         cut: the only line that cut a tensor behind it off the graph, likewise.
+        calls: the calls of loss functions in the function of `computed`: their names and places.
         passes: the number of backward passes.
         first_step: the number of steps that had ended at the first pass.
         steps: before how many optimizer steps it was the only loss.
@@ -153,10 +154,16 @@ class LossSummary(msgspec.Struct):
     computed: str = ""
     activated: str = ""
     cut: str = ""
+    calls: list[tuple[str, str]] = []
     passes: int = 0
     first_step: int = 0
     steps: int = 0
     is_within: bool = False
+
+    def place_of_call(self, functions: Collection[str]) -> str:
+        """The only place where one of some loss functions is called; "" if there is none, or several."""
+        places = {place for function, place in self.calls if function in functions}
+        return places.pop() if len(places) == 1 else ""
 
 
 class ModeSummary(msgspec.Struct):
@@ -489,8 +496,9 @@ class TrainingCollector:
             made = self._names.place(event.made) if event.made else place
             computed = self._names.place(event.computed) if event.computed else made
             activated, cut = (self._names.place(each) if each else "" for each in (event.activated, event.cut))
+            calls = [(each.function, self._names.place(each.location)) for each in event.calls if each.location]
             self._losses[event.id] = LossSummary(
-                list(event.nodes), place, made, computed, activated, cut, is_within=event.module != 0
+                list(event.nodes), place, made, computed, activated, cut, calls, is_within=event.module != 0
             )
 
     def backward(self, event: events.Backward) -> None:

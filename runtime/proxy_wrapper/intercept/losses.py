@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_wrapper.events import Loss
+from proxy_wrapper.events import Loss, LossCall
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.called_functions import Body, reachable
-from proxy_wrapper.places.computed_lines import loss_variable
+from proxy_wrapper.places.computed_lines import computed_at, loss_variable
+from proxy_wrapper.places.loss_calls import loss_calls
 from proxy_wrapper.places.named_lines import cut_line, probability_lines
 from proxy_wrapper.values.loss_graph import loss_nodes
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
@@ -67,7 +68,8 @@ class Losses:
             frame = tracer.locator.user_frame(2)
             made = 0 if frame is None else tracer.locator.line(loss_variable(frame))
             model = forward_of(thread.last_model) if nodes[0].inside else None
-            computed = 0 if frame is None else tracer.locator.computed(frame, model=model)
+            line = None if frame is None else computed_at(frame, tracer.locator.is_user_code, model)
+            computed = 0 if line is None else tracer.locator.line(line.at)
             within = thread.stack[-1].entry.id if thread.stack else 0
             activated = 0
             if any(node.inside and node.name in _PROBABILITIES for node in nodes):
@@ -75,6 +77,7 @@ class Losses:
                     self._activations[location] = self._activated()
                 activated = self._activations[location]
             cut = 0 if frame is None else tracer.locator.line(cut_line(frame))
+            calls = tuple(LossCall(each.name, tracer.locator.line(each)) for each in (loss_calls(line) if line else ()))
             event = Loss(
                 now_us,
                 tracer.step,
@@ -88,8 +91,10 @@ class Losses:
                 computed,
                 activated,
                 cut,
+                calls,
             )
-            also = tuple(place for place in (made, computed, activated, cut) if place)
+            places = (made, computed, activated, cut, *(each.location for each in calls))
+            also = tuple(place for place in places if place)
             tracer.broadcast(event, location, level=INFO, also=also)
         return number
 

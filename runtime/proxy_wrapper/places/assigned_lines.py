@@ -67,8 +67,21 @@ def variables_behind(frame: FrameType) -> list[AssignedLine]:
     code = frame.f_code
     instructions = named_instructions(code)
     place = bisect_right(instructions, (frame.f_lasti, code.co_firstlineno + len(code.co_code)))
+    return _variables_behind(code, instructions, place, frame.f_lineno)
+
+
+def lines_behind(at: AssignedLine) -> set[int]:
+    """The lines behind what a line computes: itself, and the assignments of the variables that it comes from."""
+    instructions = named_instructions(at.code)
+    place = max((index + 1 for index, each in enumerate(instructions) if each.line == at.line), default=0)
+    return {at.line} | {each.line for each in _variables_behind(at.code, instructions, place, at.line)}
+
+
+def _variables_behind(
+    code: CodeType, instructions: list[NamedInstruction], place: int, line: int
+) -> list[AssignedLine]:
     found: dict[int, AssignedLine] = {}
-    pending = [(place, frame.f_lineno)]
+    pending = [(place, line)]
     while pending:
         end, line = pending.pop()
         for name, at in _loads_of_statement(instructions, end, line):

@@ -12,7 +12,7 @@ import dis
 import inspect
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import nn
@@ -34,7 +34,14 @@ _REDUCTIONS: Final = (sum, torch.sum, torch.mean, torch.stack, torch.cat)
 """Functions that combine losses: only the functions in their arguments compute them."""
 
 
-def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model: Body | None = None) -> AssignedLine:
+class ComputedLine(NamedTuple):
+    """A line that computes a value, and the function that it is in, with the variables that are known there."""
+
+    at: AssignedLine
+    body: Body
+
+
+def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model: Body | None = None) -> ComputedLine:
     """Where the variable was computed that the current line of `frame` uses; that line itself if it uses none.
 
     Args:
@@ -59,7 +66,7 @@ def loss_variable(frame: FrameType) -> AssignedLine | None:
 
 def computed_from(
     at: AssignedLine, body: Body, is_followed: Callable[[CodeType], bool], model: Body | None = None
-) -> AssignedLine:
+) -> ComputedLine:
     """Where the value that a line assigns was computed.
 
     Args:
@@ -76,12 +83,12 @@ def computed_from(
             callees, model = [model], None
         if len(callees) != 1:
             break
-        (body,) = callees
-        returned = None if body.code.co_flags & _LATER else _returned_by(body.code, at.name)
+        (called,) = callees
+        returned = None if called.code.co_flags & _LATER else _returned_by(called.code, at.name)
         if returned is None:
             break
-        at = returned
-    return at
+        at, body = returned, called
+    return ComputedLine(at, body)
 
 
 def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], bool]) -> list[Body] | None:

@@ -236,8 +236,8 @@ class Locator:
         """
         if assigned is not None:
             body = Body(assigned.code, frame.f_globals, values_of(frame) if assigned.code is frame.f_code else {})
-            return self.line(computed_from(assigned, body, self.is_user_code, model))
-        return self.line(computed_at(frame, self.is_user_code, model))
+            return self.line(computed_from(assigned, body, self.is_user_code, model).at)
+        return self.line(computed_at(frame, self.is_user_code, model).at)
 
     def is_user_code(self, code: CodeType) -> bool:
         """Whether `code` is the user's."""

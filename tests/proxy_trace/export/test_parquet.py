@@ -42,6 +42,7 @@ AS_JSON = {
     (events.Module, "settings"),
     (events.SchedulerStep, "settings"),
     (events.Loss, "nodes"),
+    (events.Loss, "calls"),
     (events.Optimizer, "groups"),
 }
 """The fields that stand in a column as JSON."""

@@ -23,7 +23,7 @@ def is_followed(code: CodeType) -> bool:
 
 def use(*_: object) -> tuple[str, int]:
     """The function that computed what this call takes, and the line there, counted from its first."""
-    found = computed_at(sys._getframe(1), is_followed)
+    found = computed_at(sys._getframe(1), is_followed).at
     return found.code.co_name, found.line - found.code.co_firstlineno
 
 
@@ -117,7 +117,7 @@ def test_a_model_is_followed_where_it_is_known_to_have_computed_the_value() -> N
     frame = sys._getframe()
     line = AssignedLine(frame.f_code, frame.f_lineno, "loss")
     forward = Body(several.__code__, several.__globals__)
-    found = computed_from(line, Body(frame.f_code, globals()), is_followed, forward)
+    found = computed_from(line, Body(frame.f_code, globals()), is_followed, forward).at
     assert (found.code, found.line - found.code.co_firstlineno) == (several.__code__, 1)
 
 
@@ -186,7 +186,7 @@ def test_a_loss_of_torch_is_computed_where_it_is_called() -> None:
 
 class Loss:
     def backward(self) -> tuple[str, int]:
-        found = computed_at(sys._getframe(1), is_followed)
+        found = computed_at(sys._getframe(1), is_followed).at
         return found.code.co_name, found.line - found.code.co_firstlineno
 
 
@@ -215,7 +215,7 @@ def test_where_it_is_not_certain_the_last_certain_line_is_told() -> None:
 def test_what_is_not_followed_is_not_read() -> None:
     def here(follow: Callable[[CodeType], bool]) -> Any:
         loss = square(2.0)
-        return loss, computed_at(sys._getframe(), follow)
+        return loss, computed_at(sys._getframe(), follow).at
 
     def nothing(code: CodeType) -> bool:
         return False
