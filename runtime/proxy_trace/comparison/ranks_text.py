@@ -1,4 +1,4 @@
-"""What comparing ranks found, as text for people."""
+"""Shows the comparison of ranks as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN: Final = 20
 
 
 def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
-    """The lines of the report: what was compared, what differs, and which ranks lack something."""
+    """The lines of the report: what was compared, what differs, and what is missing in some ranks."""
     ranks = [each.rank for each in found.ranks]
     yield palette.paint(f"run {found.run}", "bold")
     yield f"  ranks       {format_ranks(ranks)} of {found.world_size}"

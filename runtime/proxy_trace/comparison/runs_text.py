@@ -1,4 +1,4 @@
-"""What comparing two runs found, as text for people."""
+"""Shows the comparison of two runs as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEANINGS: Final = {
 
 
 def run_lines(found: RunComparison, palette: Palette) -> Iterator[str]:
-    """The lines of the report: the two runs, where they part, what differs, and what only one has."""
+    """The lines of the report: the two runs, where they first differ, what differs, and what only one has."""
     first, second = found.runs
     yield from head_lines(found.runs, found.ranks, palette)
     tensors = format_count(found.tensors, "parameter or buffer").replace(
@@ -54,7 +54,7 @@ def run_lines(found: RunComparison, palette: Palette) -> Iterator[str]:
 
 
 def head_lines(runs: Sequence[ComparedRun], ranks: Sequence[int], palette: Palette) -> Iterator[str]:
-    """The two runs that are compared: what was run, where versions differ, the ranks."""
+    """The two runs: commands, versions if they differ, ranks."""
     first, second = runs
     for name, run in zip(("first", "second"), runs, strict=True):
         command = " ".join([run.script, *map(shlex.quote, run.argv)])
@@ -82,7 +82,7 @@ def _verdict(found: RunComparison, palette: Palette) -> str:
 
 
 def by_norms(count: int) -> str:
-    """That norms were compared, since there are no fingerprints."""
+    """A line that says that norms were compared, because there are no fingerprints."""
     tensors = format_count(count, "tensor")
     return f"{tensors} without fingerprints in one of the traces: compared by minimum, maximum and norm"
 
