@@ -92,10 +92,10 @@ def _call_lines(calls: Sequence[CallDifference], palette: Palette, *, with_rank:
         rank = f" in rank {each.rank}" if with_rank else ""
         counts = " | ".join(f"{count:,}" for count in each.calls)
         yield palette.paint(f"The number of calls differs{rank} from step {each.first_step:,} on: {counts}.", "red") + (
-            " With --records it is said which."
+            " --records shows which."
         )
     if len(calls) > _SHOWN:
-        yield palette.paint(f"and so in {len(calls) - _SHOWN:,} more ranks; --format json has all.", "dim")
+        yield palette.paint(f"and in {len(calls) - _SHOWN:,} more ranks; --format json has all.", "dim")
 
 
 def _table(differences: Sequence[RunDifference], *, with_rank: bool, palette: Palette) -> Iterator[str]:

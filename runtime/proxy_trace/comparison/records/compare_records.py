@@ -155,7 +155,7 @@ def compare_files(pair: FilePair, report: Report) -> PartialComparison:
     if len(others[0]) == len(others[1]) == 1:
         threads.append((others[0][0], others[1][0]))
     elif any(others):
-        limits.append("what threads besides the main one recorded: nothing tells which of them stand for each other")
+        limits.append("records of threads other than the main one: these threads cannot be matched")
     comparer = _FileComparer(correspondence, names, files[0].run.rank, has_gaps=recorded.has_gaps)
     for of_first, of_second in threads:
         sides = [
@@ -254,7 +254,7 @@ class _FileComparer:
         self._tail(aligner)
         if not self._ends:
             self._limits += [
-                f"{format_count(side.reading.left_out, 'line')} of the {name} run that are no records of this version"
+                f"{format_count(side.reading.left_out, 'line')} of the {name} run that are not records of this version"
                 for name, side in zip(("first", "second"), sides, strict=True)
                 if side.reading.left_out
             ]

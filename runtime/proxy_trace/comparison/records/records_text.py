@@ -99,9 +99,9 @@ def setting_line(parting: Parting) -> str:
 
 def limit_lines(found: RecordComparison) -> list[str]:
     """What was not compared, and what was matched under different names."""
-    lines = [f"taken for each other: {first} | {second}" for first, second in found.renamed[:_SHOWN]]
+    lines = [f"matched by position: {first} | {second}" for first, second in found.renamed[:_SHOWN]]
     if len(found.renamed) > _SHOWN:
-        lines.append(f"and {len(found.renamed) - _SHOWN:,} more that have other names")
+        lines.append(f"and {len(found.renamed) - _SHOWN:,} more with different names")
     for name, only in zip(_NAMES, found.only_in, strict=True):
         if only:
             more = f" and {len(only) - _SHOWN:,} more" if len(only) > _SHOWN else ""
