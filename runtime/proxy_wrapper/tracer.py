@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.known.entries import ModuleEntry
-    from proxy_wrapper.known.thread_state import ThreadFound, ThreadState
+    from proxy_wrapper.known.thread_state import ActiveCall, ThreadFound, ThreadState
     from proxy_wrapper.known.watch import Watch
     from proxy_wrapper.limits import Limits, Ranks
     from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
@@ -415,6 +415,16 @@ class Tracer:
             self._note_levels()
             self._follow_flow()
         return entry
+
+    def take_in(self, entry: ModuleEntry, stack: Sequence[ActiveCall]) -> None:
+        """Make a root that is called by another one part of it, if it has the name of its place there."""
+        if not stack or entry.was_sought:
+            return
+        with self.lock:
+            entry.was_sought = True
+            if self._tree.take_in(entry, stack[-1].entry.top):
+                self._note_levels()
+                self._follow_flow()
 
     def _adopt(self, module: nn.Module) -> ModuleEntry | None:
         tree = named_modules(module, "")

@@ -286,8 +286,6 @@ def _is_focal_of_mean(nodes: Sequence[LossNode], number: int) -> bool:
     if nodes[number].shape or not 0 <= rest < number or call_of(nodes[rest]) not in ("Rsub", "Sub"):
         return False
     above = _above(nodes, rest)
-    if any(nodes[index].shape for index in above):
-        return False
     for index, node in enumerate(nodes):
         if call_of(node) not in _AVERAGED or node.shape:
             continue

@@ -34,7 +34,9 @@ SHIFT: Final = Rule(
     "All classes that a cross entropy received are tokens that the model reads, with the same vocabulary. Either they "
     "are at the same position, although the model sees no later tokens there, so that it only has to copy them; or "
     "they are two positions ahead, because both the data and the loss shift them. A model is known to see no later "
-    "tokens by the weights of its attention, or if it has a single unidirectional recurrent layer besides linear ones.",
+    "tokens by the weights of its attention, or if it has a single unidirectional recurrent layer besides linear ones. "
+    "A model that reads two texts, such as a translator, has one such layer for each; the targets are not in the other "
+    "text.",
     "Compare the outputs for `tokens[:, :-1]` with `tokens[:, 1:]`, and shift in one place only.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/huggingface/transformers/issues/32944",),
@@ -129,7 +131,7 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
     if event.what == "token-targets":
         if event.dim:
             return SHIFT, "loss", f"its targets are {event.dim} tokens ahead of the tokens that the model reads"
-        is_causal = bool(first) or _has_one_direction(of_process)
+        is_causal = bool(first) or _has_one_direction(of_process, 1 + int(last))
         return (
             (SHIFT, "loss", "its targets are the tokens that the model reads at the same position")
             if is_causal
@@ -151,13 +153,13 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
     return None
 
 
-def _has_one_direction(of_process: ProcessEvidence) -> bool:
-    """Whether a process calls one unidirectional recurrent layer, and otherwise layers that mix no positions."""
+def _has_one_direction(of_process: ProcessEvidence, texts: int) -> bool:
+    """Whether a process calls one unidirectional recurrent layer for each text, and no other that mixes positions."""
     parents = {module.parent for module in of_process.process.modules}
     called = [each for each in of_process.process.modules if each.calls and each.id not in parents and not each.removed]
     recurrent = [each for each in called if each.type in _RECURRENT]
-    is_one = len(recurrent) == 1 and recurrent[0].settings.get("bidirectional") is False
-    return is_one and all(each.type in _RECURRENT | _BESIDE for each in called)
+    are_of_one = all(each.settings.get("bidirectional") is False for each in recurrent)
+    return are_of_one and len(recurrent) == texts and all(each.type in _RECURRENT | _BESIDE for each in called)
 
 
 def _attention_place(of_process: ProcessEvidence) -> str:

@@ -22,6 +22,7 @@ from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
 from proxy_trace.checks.finding import ERROR, NOTE
 from proxy_trace.checks.rule import Rule
 from proxy_trace.reading.folded_names import fold_names
+from proxy_trace.terminal.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,8 @@ MISSES_PARAMETERS: Final = Rule(
     ERROR,
     "Parameters that no optimizer has",
     "A parameter had gradients, but no optimizer has it and its values never changed, while an optimizer trains "
-    "others: its module was created or unfrozen after the optimizer, or left out of its list.",
+    "others: its module was created or unfrozen after the optimizer, or left out of its list. Or a parameter was "
+    "unfrozen and never changed again, while others of its model had ten or more steps.",
     "Create the optimizer with the parameters of every module to be trained, after all of them are created and "
     "unfrozen; or add them with `add_param_group`.",
     "history {run} {name}",
@@ -124,6 +126,9 @@ FROZEN: Final = Rule(
 
 _SAMPLED: Final = "it still has its initial values; only a sample of its gradients and steps is recorded"
 
+_FEWEST_STEPS: Final = 10
+"""The least number of steps that the rest of a model makes without an unfrozen parameter. Fewer may be a phase."""
+
 _NEGLIGIBLE: Final = 1e-5
 """Rounding errors in a gradient that should be 0, relative to others: for a bias before `BatchNorm`."""
 
@@ -179,6 +184,10 @@ class _Judge:
         self._roots_by_hand = {
             self._roots[tensor.id] for tensor in self._parameters if tensor.gradients and tensor.has_changed
         } - self._stepped_roots
+        self._last_steps: dict[int, int] = {}
+        for tensor in self._parameters:
+            root = self._roots[tensor.id]
+            self._last_steps[root] = max(tensor.last_gradient_step, self._last_steps.get(root, -1))
         self._gradients_of_modules: dict[int, float] = {}
         for tensor in self._parameters:
             if tensor.has_changed:
@@ -273,6 +282,8 @@ class _Judge:
     def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
         """The optimizer that has a parameter, or others of its model, or else the first that stepped."""
         optimizers = [each for each in self._of_process.training.optimizers.values() if each.steps]
+        if tensor.unfrozen_step >= 0:  # Those that were made before it was frozen are done with.
+            optimizers = [each for each in reversed(optimizers) if tensor.id not in each.tensors]
         of_root = {each.id for each in self._parameters if root is not None and self._roots[each.id] == root.id}
         for wanted in ({tensor.id}, of_root):
             found = next((each for each in optimizers if wanted & each.tensors), None)
@@ -281,7 +292,10 @@ class _Judge:
         return next(iter(optimizers), None)
 
     def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
-        """Why a parameter has not changed; None if it has, or if this cannot be judged."""
+        """Why a parameter has not changed, or not since it was unfrozen; None if it has, or if unknown."""
+        if self._is_unfrozen_in_vain(tensor):
+            unfrozen = format_count(tensor.unfrozen_step, "step")
+            return _Reason(MISSES_PARAMETERS, f"unfrozen after {unfrozen}, but {_NO_OPTIMIZER}")
         if tensor.has_changed:
             return None
         if not (tensor.requires_grad or tensor.gradients):
@@ -301,6 +315,11 @@ class _Judge:
         if tensor.changes and not tensor.gradients:
             return None  # It received another model's weights for evaluation: an average.
         return self._reason_outside_of_steps(tensor)
+
+    def _is_unfrozen_in_vain(self, tensor: TensorSummary) -> bool:
+        """Whether the model was trained for a while since a parameter was unfrozen, but the parameter was not."""
+        last = self._last_steps.get(self._roots[tensor.id], -1)
+        return 0 <= tensor.unfrozen_step <= last - _FEWEST_STEPS and not self._is_called_in_evaluation_mode(tensor)
 
     def _rule_of_stepped(self, tensor: TensorSummary) -> Rule:
         """The rule for a parameter that its optimizer's steps have not changed."""

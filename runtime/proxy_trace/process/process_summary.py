@@ -124,6 +124,8 @@ class TensorSummary(msgspec.Struct):
             had a gradient or changed, if all of these are frozen.
         last_move: the last of these steps, as the number of steps that had ended; -1 if there is none.
         first_frozen_step: the first step in `frozen_steps`, likewise.
+        unfrozen_step: the number of steps that had ended when it was unfrozen; -1 if it was not, or was trained since.
+        last_gradient_step: the last step for which an optimizer had its gradient, likewise.
     """
 
     id: int
@@ -158,6 +160,8 @@ class TensorSummary(msgspec.Struct):
     first_frozen_step: int = -1
     frozen_moves: int = 0
     last_move: int = -1
+    unfrozen_step: int = -1
+    last_gradient_step: int = -1
 
     def begin_anew(self) -> None:
         """Reset what belongs to the previous tensor of this name."""
@@ -166,6 +170,7 @@ class TensorSummary(msgspec.Struct):
         self.has_changed = self.is_stepped = self.is_without_optimizer = self.has_nonzero_gradient = False
         self.undecided = self.gradients = self.missing_gradients = self.cleared_gradients = 0
         self.last_gradient, self.largest_gradient = None, 0.0
+        self.unfrozen_step = self.last_gradient_step = -1
 
     @property
     def update_count(self) -> int:
@@ -510,6 +515,8 @@ class ProcessCollector:
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
+        if event.id in self._current and event.requires_grad and not tensor.requires_grad:
+            tensor.unfrozen_step = self._process.steps
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
         tensor.freed, tensor.device = event.freed, event.device
@@ -666,12 +673,16 @@ class ProcessCollector:
         statistics = event.statistics
         self._training.gradient(event)
         tensor.cleared_gradients += event.cleared
-        if not event.has_optimizer:
+        if event.has_optimizer:
+            tensor.unfrozen_step = -1
+        else:
             tensor.is_without_optimizer = True
         if statistics is None:
             tensor.missing_gradients += 1
             return
         tensor.gradients += 1
+        if event.has_optimizer:
+            tensor.last_gradient_step = event.step
         self._stages_with_gradients.add(_known_name(event.stage, self._stages_with_gradients))
         tensor.last_gradient = statistics
         # Not the norm, which is 0 if all squares are.
@@ -713,6 +724,7 @@ class ProcessCollector:
             cause = "unchanged"
         tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
         if is_same is False:
+            tensor.unfrozen_step = -1
             self._note_move(tensor, event)
         if statistics is not None and statistics.norm == "inf":
             self._check_norm(event, tensor)

@@ -33,6 +33,16 @@ _LINEAR: Final = {"AddmmBackward0": (1, 2), "MmBackward0": (0, 1)}
 """The nodes of linear layers: the positions of their input and their weight."""
 _RESHAPED: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward1"})
 _OF_WEIGHT: Final = frozenset({"TBackward0", "ToCopyBackward0"})
+_ACTIVATIONS: Final = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "Relu", "LeakyRelu", "Elu", "Celu", "Selu", "Gelu", "Silu", "Mish", "Softplus", "Tanh", "Sigmoid", "LogSigmoid",
+        "Hardtanh", "Hardswish", "Hardsigmoid", "Threshold", "PreluKernel", "RreluWithNoise", "Glu", "Clamp", "Softmax",
+        "Sin", "Cos", "Exp", "Pow", "MaxPool2DWithIndices", "AdaptiveMaxPool2D", "NativeLayerNorm", "NativeBatchNorm",
+        "NativeGroupNorm", "MkldnnRnnLayer",
+    )
+)  # fmt: skip
+"""The nodes of functions that are not linear, between layers."""
 _SOFTMAX: Final = "SoftmaxBackward0"
 _LOG_SOFTMAX: Final = "LogSoftmaxBackward0"
 _CLASS_LOSS: Final = "NllLossBackward0"
@@ -86,7 +96,7 @@ class GraphPatterns:
             return
         first = self._weight(before, _LINEAR[before.name()][1])
         if first:
-            self._emit("linear-linear", (first, own), 0, (), location)
+            self._emit("linear-linear", (first, own), 0, (), location, (float(_has_activation(users)),))
 
     def _weight(self, node: Any, place: int) -> int:
         """The id of the parameter that is the weight of a linear layer; 0 if it is not a parameter."""
@@ -175,6 +185,20 @@ class GraphPatterns:
             now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values, made
         )
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+
+def _has_activation(users: dict[Any, int]) -> bool:
+    """Whether any linear layer in a graph follows a nonlinear function."""
+    below = {node for node in users if node.name() in _LINEAR}
+    pending = list(below)
+    for node in pending:
+        for following, _ in node.next_functions:
+            if following is not None and following in users and following not in below:
+                if following.name() in _ACTIVATIONS:
+                    return True
+                below.add(following)
+                pending.append(following)
+    return False
 
 
 def _input_node(node: Any, place: int) -> Any:

@@ -192,6 +192,7 @@ class ModuleCalls:
         stack = thread.stack
         if entry.parent is None:
             _drop_stale(stack, entry)
+            tracer.take_in(entry, stack)
         thread.just_given = None
         now = (perf_counter_ns() - self._began_ns) // 1000
         if stack:

@@ -48,6 +48,8 @@ _FUSED: Final = "ScaledDotProductFlashAttentionForCpuBackward0"
 _MOST_TOKENS: Final = 1 << 14
 _MOST_QUERIES: Final = 128
 _MOST_ATTENTIONS: Final = 4
+_MOST_TEXTS: Final = 2
+"""How many different texts a model reads: that which it writes, and that which it translates."""
 _LEFT_OUT: Final = -1e4
 """Masked tokens have less than this added to their scores."""
 _MEAN: Final = 1
@@ -112,29 +114,46 @@ def _token_faults(node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any
     shape = tuple(metadata[0].shape) if metadata else ()
     if targets is None or ignored is None or len(shape) < 2:
         return
-    known = [each for each in tokens if each.vocabulary == shape[1]]
-    if len({id(each.indices) for each in known}) != 1 or numel(targets) < 2:
+    known = _different([each for each in tokens if each.vocabulary == shape[1]])
+    if not known or numel(targets) < 2:
         return
-    indices = known[0].indices
-    for given, wanted in _aligned(indices, targets):
-        shift = shift_of(given, wanted, ignored)
-        if shift is None:
-            continue
-        order = [_sees_later(each, len(given[0])) for each in attentions[:_MOST_ATTENTIONS]]
+    shifts = [_first_shift(each.indices, targets, ignored) for each in known]
+    found = [place for place, shift in enumerate(shifts) if shift is not None]
+    if len(known) > 1 and len(found) != 1:
+        return
+    text = known[found[0] if found else 0]
+    size = tuple(text.indices.shape)
+    if found and (shift := shifts[found[0]]) is not None:
+        order = [_sees_later(each, size[1]) for each in attentions[:_MOST_ATTENTIONS]]
         if shift != NEXT:
-            yield TargetPattern("token-targets", shift, tuple(indices.shape), (float(False in order),))
+            yield TargetPattern("token-targets", shift, size, (float(False in order), float(len(known) - 1)))
         elif True in order and False not in order and _are_of_one_text(tokens):
-            yield TargetPattern(SEEN, shift, tuple(indices.shape), ())
-        break
-    padding = known[0].padding
+            yield TargetPattern(SEEN, shift, size, ())
     is_reduced = saved_number(node, "reduction") in (_MEAN, _SUM_OF_ALL)
-    if padding < 0 or padding == ignored or not is_reduced or saved_tensor(node, "weight") is not None:
+    if text.padding < 0 or text.padding == ignored or not is_reduced or saved_tensor(node, "weight") is not None:
         return
-    for _, wanted in _aligned(indices, targets):
-        found = padding_in(wanted, padding)
-        if found is not None:
-            yield TargetPattern("padding-targets", 0, tuple(indices.shape), (float(found.padded), float(found.whole)))
+    for _, wanted in _aligned(text.indices, targets):
+        padding = padding_in(wanted, text.padding)
+        if padding is not None:
+            yield TargetPattern("padding-targets", 0, size, (float(padding.padded), float(padding.whole)))
             break
+
+
+def _first_shift(indices: torch.Tensor, targets: torch.Tensor, ignored: int) -> int | None:
+    """How far targets are ahead of tokens; None if they are others, or are too few to tell."""
+    shifts = (shift_of(given, wanted, ignored) for given, wanted in _aligned(indices, targets))
+    return next((shift for shift in shifts if shift is not None), None)
+
+
+def _different(tokens: Sequence[_Tokens]) -> list[_Tokens]:
+    """Tokens without those of which others have the same values; [] if there are too many to compare."""
+    found: dict[tuple[tuple[int, ...], tuple[int, ...]], _Tokens] = {}
+    for each in tokens:
+        if numel(each.indices) > _MOST_TOKENS and len(tokens) > 1:
+            return []
+        values = tuple(tolist(reshape(each.indices, (-1,)))) if len(tokens) > 1 else ()
+        found.setdefault((tuple(each.indices.shape), values), each)
+    return list(found.values()) if len(found) <= _MOST_TEXTS else []
 
 
 def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Rows, Rows]]:

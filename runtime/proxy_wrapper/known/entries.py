@@ -154,6 +154,7 @@ class ModuleEntry:
         "training",
         "type_name",
         "user",
+        "was_sought",
         "watch",
     )
 
@@ -203,6 +204,7 @@ class ModuleEntry:
         self.input_looks = _INPUT_LOOKS  # The remaining calls as outermost module whose inputs are examined.
         self.successor: ModuleEntry | None = None  # The module that took over its id when it was freed.
         self.removed = False
+        self.was_sought = False  # For a top module: in the tree of the one that called it.
 
     @property
     def is_paused(self) -> bool:
