@@ -83,7 +83,7 @@ def export(
     rank: RankOption = None,
     jobs: JobsOption = None,
 ) -> None:
-    """Write a run in another format; the text of `--help` is `EXPORT_HELP`."""
+    """Export a run; the text of `--help` is `EXPORT_HELP`."""
     from proxy_trace.reading.workers import Workers, count_jobs
     from proxy_trace.terminal.progress import progress_bar
     from proxy_trace.terminal.units import format_count, format_size
@@ -105,10 +105,10 @@ def export(
 
 
 def _format_of(output: Path | None) -> ExportFormat:
-    """What the name of the output says.
+    """The format that the name of the output implies.
 
     Raises:
-        typer.BadParameter: if it is the name of a file of another sort.
+        typer.BadParameter: if the suffix is not known.
     """
     if output is None or not output.suffix or output.is_dir():
         return ExportFormat.PARQUET
@@ -122,10 +122,10 @@ def _format_of(output: Path | None) -> ExportFormat:
 
 
 def _default_output(chosen: ExportFormat, run: str) -> Path:
-    """Where an export goes if nobody says it: in the working directory.
+    """The default output, in the working directory.
 
     Raises:
-        OutputIsLinkError: if a link there leads somewhere else.
+        OutputIsLinkError: if it is a link that leads elsewhere.
     """
     from proxy_trace.errors import OutputIsLinkError
 
@@ -138,7 +138,7 @@ def _default_output(chosen: ExportFormat, run: str) -> Path:
 
 
 def _write(chosen: ExportFormat, trace: Trace, target: Path, workers: Workers, *, force: bool) -> Exported:
-    """Export; what it takes is loaded only when it is asked for. What becomes a single file one process writes."""
+    """Export the trace. The exporter is imported only now. Single files are written by one process."""
     if chosen is ExportFormat.PARQUET:
         from proxy_trace.export.parquet import export_parquet
 

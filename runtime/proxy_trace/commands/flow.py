@@ -79,7 +79,7 @@ def flow(
     output: FormatOption = Format.TEXT,
     rank: RankOption = None,
 ) -> None:
-    """Tell of tests and loops; the text of `--help` is `FLOW_HELP`."""
+    """Show conditions and loops; the text of `--help` is `FLOW_HELP`."""
     from proxy_trace.terminal.colour import Palette
 
     given: list[Path | None] = [*runs] if runs else [None]
@@ -140,7 +140,7 @@ def _chooser(
 
 
 def _rows(trace: Trace, is_chosen: Callable[[FlowSighting, Names], bool]) -> Iterator[FlowRow]:
-    """The chosen flow steps of all files by time; a note says so where they are only the tests on tensors."""
+    """The chosen flow steps of all files, by time. Prints a note if only conditions on tensors were recorded."""
     from proxy_trace.flow.flow_steps import has_flow_steps
 
     from_reads = not any(has_flow_steps(file.read()) for file in trace.files)

@@ -54,10 +54,10 @@ _ARGUMENTS: Final = "[RUN] WHAT"
 
 
 class HistoryCommand(TyperCommand):
-    """Takes RUN, which may be left out, before WHAT: for the parser a list, and told as what it is."""
+    """A command with an optional RUN before WHAT. The parser sees one list; the usage line shows both."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What stands behind the name of the command in the line that tells how it is used."""
+        """The arguments in the usage line."""
         pieces: list[str] = super().collect_usage_pieces(ctx)
         return [*pieces[:-1], _ARGUMENTS]
 
@@ -82,7 +82,7 @@ def history(
     output: FormatOption = Format.TEXT,
     rank: RankOption = None,
 ) -> None:
-    """Follow one variable; the text of `--help` is `HISTORY_HELP`."""
+    """Show the history of a variable; the text of `--help` is `HISTORY_HELP`."""
     from itertools import chain, islice
 
     from proxy_trace.history.history_text import history_lines
@@ -117,10 +117,10 @@ def history(
 
 
 def _read_arguments(run_and_what: list[str]) -> tuple[Path | None, str]:
-    """RUN, which may be left out, and WHAT.
+    """RUN (None if not given), and WHAT.
 
     Raises:
-        typer.BadParameter: if there are more, or they stand the other way round.
+        typer.BadParameter: if there are more arguments, or their order is wrong.
     """
     *given, what = run_and_what
     if len(given) > 1:
@@ -131,7 +131,7 @@ def _read_arguments(run_and_what: list[str]) -> tuple[Path | None, str]:
 
 
 def _why_nothing(what: str, names: list[Names], *, is_chosen: bool) -> str:
-    """Why nothing was found, to be said behind that; empty where that is not known."""
+    """Why nothing was found, to append to that message; "" if unknown."""
     from proxy_trace.tensors.identity import are_calls_recorded
 
     if is_chosen:

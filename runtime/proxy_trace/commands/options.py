@@ -1,4 +1,4 @@
-"""What the commands have in common on their command lines, and how they print."""
+"""Options shared by the commands, and functions for printing."""
 
 from __future__ import annotations
 
@@ -127,11 +127,11 @@ StageOption = Annotated[
 
 
 def open_run(run: Path | None, rank: int | None = None) -> Trace:
-    """Open the RUN given, or the one that scripts write to if none is; of one rank alone, if one is asked for.
+    """Open the given RUN, or the newest run in the default logdir; only one rank if `rank` is given.
 
     Raises:
-        NoRunGivenError: if none is given, and scripts have written none.
-        TraceError: if it cannot be opened, or that rank left none.
+        NoRunGivenError: if `run` is None, and the default logdir has no run.
+        TraceError: if it cannot be opened, or has no file of that rank.
     """
     from proxy_trace.errors import NoRunGivenError
     from proxy_trace.reading.trace import Trace
@@ -144,11 +144,11 @@ def open_run(run: Path | None, rank: int | None = None) -> Trace:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Write lines for people to standard output, as `for_terminal` has them.
+    """Write lines to standard output, made safe by `for_terminal`.
 
     Raises:
-        typer.Exit: if nobody reads any more, as with `| head`: quietly.
-        UnwritableFileError: if they cannot be written for another reason, such as a full disk.
+        typer.Exit: if the reader has closed the pipe, as with `| head`. No message is printed.
+        UnwritableFileError: if writing fails for another reason, such as a full disk.
     """
     from proxy_trace.terminal.colour import for_terminal
 
@@ -156,11 +156,11 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(values: Iterable[Any], *, indented: bool = False) -> None:
-    """Write values to standard output as JSON, each on a line of its own or, if `indented`, over several.
+    """Write values to standard output as JSON, one per line, or indented.
 
     Raises:
-        typer.Exit: if nobody reads any more.
-        UnwritableFileError: if they cannot be written.
+        typer.Exit: if the reader has closed the pipe.
+        UnwritableFileError: if writing fails.
     """
     import msgspec
 
@@ -178,7 +178,7 @@ def _encode(value: Any) -> bytes:
 
     try:
         return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # A path may be any bytes; UTF-8 may not.
+    except UnicodeEncodeError:  # A path may contain any bytes.
         import json
 
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
@@ -193,7 +193,7 @@ def _write(lines: Iterable[str]) -> None:
         stream.writelines(f"{line}\n" for line in lines)
         stream.flush()
     except OSError as error:
-        # The interpreter flushes standard output once more at its end; that must not fail again.
+        # The interpreter flushes standard output again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(_READER_GONE) from None
@@ -201,7 +201,7 @@ def _write(lines: Iterable[str]) -> None:
 
 
 def print_note(message: str) -> None:
-    """Tell on standard error what is worth knowing and no error."""
+    """Print a message that is not an error on standard error."""
     from proxy_trace.terminal.colour import for_terminal
 
     print(for_terminal(f"proxy-trace: {message}"), file=sys.stderr)

@@ -54,7 +54,7 @@ def order(
     output: FormatOption = Format.TEXT,
     rank: RankOption = None,
 ) -> None:
-    """Say what runs when; the text of `--help` is `ORDER_HELP`."""
+    """Show an execution order; the text of `--help` is `ORDER_HELP`."""
     from proxy_trace.order.order_text import order_lines, order_record
     from proxy_trace.order.run_order import find_order
     from proxy_trace.reading.selection import GlobMatcher, Period, StepRange

@@ -94,7 +94,7 @@ def report(
 def _page(
     traces: Sequence[Trace], steps: StepRange | None, is_chosen: GlobMatcher | None, jobs: int | None
 ) -> tuple[str, str]:
-    """The page, and what it says in a few words."""
+    """The page, and a summary of it in a few words."""
     from proxy_trace.checks.all_checks import all_checks, all_rules
     from proxy_trace.checks.choice import read_choice
     from proxy_trace.reading.selection import Period
@@ -111,7 +111,7 @@ def _page(
     period = Period(steps) if steps is not None else None
     size = sum(file.size_bytes() for trace in traces for file in trace.files)
     workers_of = count_jobs(jobs, size)
-    # Each file is read twice: for the sums, and then, of the processes that they show to have trained, for the curves.
+    # Each file is read twice: for the summary, and for the curves of the processes that trained.
     with progress_bar(2 * size, "reading") as on_progress, Workers(workers_of, on_progress) as workers:
         summaries = [summarize(trace, workers, period, checks, choice) for trace in traces]
         labels = ("first", "second") if len(traces) > 1 else ("",)
@@ -130,7 +130,7 @@ def _page(
 def _parting(
     traces: Sequence[Trace], steps: StepRange | None, is_chosen: GlobMatcher | None, jobs: int
 ) -> tuple[str, str]:
-    """Where two runs part: as a section of the page, and in one sentence."""
+    """Where two runs part: the section of the page, and one sentence."""
     from proxy_trace.comparison.records.compare_records import compare_records
     from proxy_trace.comparison.records.records_text import verdict
     from proxy_trace.reading.workers import Workers
@@ -144,7 +144,7 @@ def _parting(
 
 
 def _folders(traces: Sequence[Trace]) -> list[Path]:
-    """Where the files may be that a trace names by a relative path: here, or where the logdir is."""
+    """The folders to which relative paths in a trace may refer: the current one, and the one that holds the logdir."""
     folders = [Path.cwd()]
     for trace in traces:
         folders += trace.files[0].path.absolute().parents[:3]

@@ -1,4 +1,4 @@
-"""Names that somebody may have meant: where a choice by name or place meets nothing, the nearest that there are."""
+"""Suggests names if a glob or place matches nothing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def check_names(traces: Iterable[Trace], globs: Sequence[str] | None, *, with_modules: bool = False) -> None:
-    """See that some parameter or buffer is chosen; or some module, where these count.
+    """Check that some parameter or buffer (or module, if `with_modules`) is chosen.
 
     Raises:
-        UnknownGlobError: if a glob meets none, and no other does; it tells the nearest.
+        UnknownGlobError: if no glob matches anything; the message suggests the nearest name.
     """
     if not globs:
         return
@@ -33,9 +33,9 @@ def check_names(traces: Iterable[Trace], globs: Sequence[str] | None, *, with_mo
 
 
 def nearest_to(globs: Iterable[str], names: Sequence[Names]) -> str:
-    """What to say behind a note that nothing was chosen: for the first glob that meets no name, the nearest names.
+    """A suggestion for the first glob that matches nothing: the nearest names; "" if none is near.
 
-    A glob that is a place, as `train.py:40`, is answered by the places near it. "" where nothing is near.
+    For a place such as `train.py:40`, these are the nearest places.
     """
     for glob in globs:
         matches = GlobMatcher([glob])

@@ -135,7 +135,7 @@ def summary(
     rank: RankOption = None,
     jobs: JobsOption = None,
 ) -> None:
-    """Say what happened in a run; the text of `--help` is `SUMMARY_HELP`."""
+    """Summarize a run; the text of `--help` is `SUMMARY_HELP`."""
     from proxy_trace.checks.all_checks import all_checks, all_rules
     from proxy_trace.checks.choice import read_choice
     from proxy_trace.reading.selection import Period, StepRange
@@ -150,11 +150,11 @@ def summary(
     rules = all_rules(checks)
     choice = read_choice(rules, _codes(select), _codes(ignore), baseline)
     if write_baseline is not None:
-        choice = choice.with_known()  # Else what is known already would be missing in the new file.
+        choice = choice.with_known()  # Else the new file would lack known findings.
     trace = open_run(run, rank)
     good = open_run(against, rank) if against is not None else None
     size = sum(file.size_bytes() for file in trace.files)
-    if good is not None:  # Both are read once for that, and then this one.
+    if good is not None:  # Both are read for the comparison, then this one again.
         size += size + sum(file.size_bytes() for file in good.files)
     with progress_bar(size, "reading") as on_progress, Workers(count_jobs(jobs, size), on_progress) as workers:
         result = summarize(trace, workers, period, checks, choice, good)
@@ -166,7 +166,7 @@ def summary(
 
 
 def _codes(given: list[str] | None) -> list[str] | None:
-    """Codes and globs as they are given: repeated, and several with commas."""
+    """The codes and globs given, with commas split."""
     return [code.strip() for each in given for code in each.split(",") if code.strip()] if given else None
 
 

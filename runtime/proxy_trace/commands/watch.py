@@ -51,7 +51,7 @@ def watch(
 
 
 def _show(growing: GrowingRun, every: float) -> None:
-    """Show all of it, over and over in the same place."""
+    """Redraw the whole screen until the run ends."""
     from rich.live import Live
     from rich.text import Text
 
@@ -94,6 +94,6 @@ def _print(growing: GrowingRun, every: float) -> None:
 
 
 def _pause(every: float, began: float) -> float:
-    """How long to wait: what looking takes is a tenth of the time at most, so that training has the processor."""
+    """How long to wait. Reading takes at most a tenth of the time, to leave the processor to the training."""
     took = time.monotonic() - began
     return max(every - took, 9 * took)

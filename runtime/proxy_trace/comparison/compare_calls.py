@@ -1,6 +1,6 @@
-"""Compares what two runs called, what their modules put out, and torch's settings, from optimizer step to step.
+"""Compares the calls, module outputs and torch settings of two runs, step by step.
 
-What becomes of the model after each step is compared in `side_by_side`; here it is what happens behind the last step.
+`side_by_side` compares the model's state after each step. This module also compares what happens after the last step.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 OUTPUT: Final = "output"
 ENDS_IN_ORDER: Final = frozenset({"exit", "unproxied"})
-"""How a process says that it came to the end of what it was to do."""
+"""The reason in `RunEnd` of a process that finished normally."""
 
 _NO_STEP: Final = -1
 
 
 class CallComparison(NamedTuple):
-    """What comparing the calls of two processes found.
+    """The result of comparing the calls of two processes.
 
     Attributes:
-        configuration: the settings of torch's that differ.
-        first_step: the first step in which one made more calls than the other; None if there is none.
-        calls: how many each made in the steps compared.
-        outputs: the modules that put out other values.
-        changes: the parameters and buffers that differ after what came behind the last step.
-        is_partial: whether one of the processes does not record all calls that the other does, so that their numbers
-            say nothing.
+        configuration: the torch settings that differ.
+        first_step: the first step in which the numbers of calls differ; None if there is none.
+        calls: the number of calls of each in the steps compared.
+        outputs: the modules whose outputs differ.
+        changes: the parameters and buffers that differ after what followed the last step.
+        is_partial: whether one process does not record all the calls that the other does. The numbers then mean
+            nothing.
     """
 
     configuration: list[SettingDifference]
@@ -57,16 +57,16 @@ def compare_calls(
     is_chosen: Callable[[str], bool] | None,
     report: Report,
 ) -> CallComparison:
-    """Read two files side by side; memory grows with the model and with what differs.
+    """Read two files side by side. Memory grows with the model and with the number of differences.
 
     Args:
-        files: the two.
+        files: the two files.
         is_step_wanted: which steps to compare.
-        is_chosen: of which modules to compare the outputs, by name; None for all.
-        report: called now and then with the number of bytes read since the last time.
+        is_chosen: the modules whose outputs to compare, by name; None for all.
+        report: called repeatedly with the number of bytes read since the previous call.
 
     Raises:
-        UnreadableFileError: if the file system refuses.
+        UnreadableFileError: if a file cannot be read.
     """
     settings = SettingsComparer()
     readers = [_Reader(file, partial(settings.note, number), report) for number, file in enumerate(files)]
@@ -79,7 +79,7 @@ def compare_calls(
             collector.compare(behind.step, readers)
             for reader in readers:
                 reader.advance()
-        else:  # A step that only one has.
+        else:  # Only one has this step.
             behind.advance()
     for reader in readers:
         while not reader.has_ended:
@@ -99,7 +99,7 @@ def compare_calls(
 
 
 class _Reader:
-    """Where one process stands: at the end of `step`, or of its trace."""
+    """The position in one process's trace: at the end of `step`, or of the trace."""
 
     def __init__(self, file: TraceFile, on_settings: Callable[[events.Configuration], None], report: Report) -> None:
         self.reading = file.read()
@@ -113,7 +113,7 @@ class _Reader:
         self._reported = 0
 
     def advance(self) -> None:
-        """Go on to the end of the next step, or of the trace; steps that are counted anew belong to the one before."""
+        """Read to the end of the next step, or of the trace. Steps that restart the count belong to the one before."""
         self.tally.clear()
         note = self.tally.note
         for event in self._events:
@@ -131,7 +131,7 @@ class _Reader:
 
 
 class _Collector:
-    """Collects what differs in steps that both have."""
+    """Collects the differences in steps that both runs have."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Collector:
         self._order: dict[str, int] = {}
 
     def compare(self, step: int, readers: Sequence[_Reader]) -> None:
-        """Compare what both did since the step before."""
+        """Compare what both did since the previous step."""
         self.configuration += self._settings.differences(step)
         if not self._is_step_wanted(step):
             return
@@ -167,9 +167,9 @@ class _Collector:
                     self.found.compare(OUTPUT, name, step, [(0b01, one), (0b10, other)])
 
     def compare_changes(self, step: int, readers: Sequence[_Reader]) -> None:
-        """Compare the parameters and buffers that either has changed since the last step."""
+        """Compare the parameters and buffers that either run has changed since the last step."""
         if readers[0].last_step == _NO_STEP or not self._is_step_wanted(step):
-            return  # Without a step, what they hold in the end is compared anyway.
+            return  # Without steps, the final values are compared anyway.
         held = [
             {
                 tensor.name: (id_, tensor)
@@ -187,6 +187,6 @@ class _Collector:
                 self.found.compare(kind, name, step, [(0b01, tallies[0].values[one]), (0b10, tallies[1].values[other])])
 
     def outputs(self) -> list[GroupedDifference]:
-        """The modules that put out other values, the earliest first, and of one step those first that return first."""
+        """The modules whose outputs differ, by step, then by the order of their first return."""
         found = self.found.differences(OUTPUT)
         return sorted(found, key=lambda each: (each.first_step, self._order[each.name]))

@@ -1,4 +1,4 @@
-"""In which of torch's settings two runs differ."""
+"""Compares the torch settings of two runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST: Final = 1 << 12
 
 
 class SettingDifference(msgspec.Struct, frozen=True):
-    """A setting that is another one in each run: `values` are in words, `step` is the first where they differ."""
+    """A setting that differs between the runs. `values` are in words; `step` is the first step where they differ."""
 
     name: str
     values: list[str]
@@ -27,7 +27,7 @@ class SettingDifference(msgspec.Struct, frozen=True):
 
 
 class SettingsComparer:
-    """Follows the settings of two runs. What one of them does not tell is not compared."""
+    """Follows the settings of two runs. A setting that one run does not record is not compared."""
 
     def __init__(self) -> None:
         self._settings: tuple[dict[str, Setting], dict[str, Setting]] = ({}, {})
@@ -35,7 +35,7 @@ class SettingsComparer:
         self._has_changed = False
 
     def note(self, number: int, event: Configuration) -> None:
-        """The settings of the first run (0) or the second (1) are these from here on."""
+        """Store the settings of the first run (0) or the second (1) from here on."""
         self._has_changed = True
         settings = self._settings[number]
         for name, value in event.settings.items():
@@ -43,7 +43,7 @@ class SettingsComparer:
                 settings[name] = value
 
     def differences(self, step: int) -> Iterator[SettingDifference]:
-        """The settings that differ now, in `step`, and have not been told yet."""
+        """Yield the settings that differ in `step` and were not yielded before."""
         if not self._has_changed:
             return
         self._has_changed = False

@@ -1,4 +1,4 @@
-"""Compares the ranks of a run: which parameters differ between processes that should hold the same, and since when."""
+"""Compares the ranks of a run: which parameters differ between processes that should agree, and since when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RankEnd(msgspec.Struct):
-    """How far one rank came: `end` is "" if its process did not end in an orderly way, or still runs."""
+    """How far a rank came. `end` is "" if its process did not end normally, or is still running."""
 
     rank: int
     pid: int
@@ -34,20 +34,20 @@ class RankEnd(msgspec.Struct):
 
 
 class Comparison(msgspec.Struct):
-    """What comparing the ranks of a run found.
+    """The result of comparing the ranks of a run.
 
     Attributes:
-        parameters: how many parameters were compared: those that several ranks have in the same shape and place.
+        parameters: the number of parameters compared: those that several ranks have, in the same shape and place.
         compared_names: their names.
-        by_statistics: how many of them had no fingerprints, so that only extremes and norms were compared.
-        own_parts: how many were not, since each rank has its own part of them, or only one has them.
+        by_statistics: how many of them had no fingerprints, so that only minimum, maximum and norm were compared.
+        own_parts: how many were not compared, because each rank has its own part, or only one rank has them.
         drifted: parameters that agreed, at the start or later, and then differed.
-        never_agreed: parameters that differed at each comparison, and are not known to have agreed at the start.
+        never_agreed: parameters that differed in every comparison, and are not known to have agreed at the start.
         gradients: gradients that differed where the parameters agreed.
         buffers: buffers that differed, as those of batch norm may.
-        not_asked: ranks that were to leave no file (`--ranks`), and left none.
-        absent: further ranks that left no file.
-        left_out: files of further processes of a rank, of which the one with the longest trace is compared.
+        not_asked: ranks without a file because `--ranks` left them out.
+        absent: other ranks without a file.
+        left_out: files of further processes of a rank. Only the one with the longest trace is compared.
     """
 
     path: str
@@ -69,7 +69,7 @@ class Comparison(msgspec.Struct):
 
     @property
     def agrees(self) -> bool:
-        """Whether all parameters do."""
+        """Whether all parameters agree."""
         return not self.drifted and not self.never_agreed
 
 
@@ -82,23 +82,23 @@ def compare_ranks(
     with_gradients: bool = True,
     digests: Mapping[str, bytes] | None = None,
 ) -> Comparison:
-    """Read all ranks of `trace` side by side, once, and compare what they should have in common.
+    """Read all ranks of `trace` side by side, once, and compare what they should share.
 
-    Memory grows with the model and with what differs, not with the number of ranks and the length of the run.
+    Memory grows with the model and the number of differences, not with the number of ranks or the length of the run.
 
     Args:
         trace: the run.
-        steps: compare after these steps only; None for all.
+        steps: compare only after these steps; None for all.
         is_chosen: which names to compare; None for all.
-        workers: who reads the files; this process alone if it is None.
+        workers: reads the files; if None, this process does.
         with_gradients: whether to compare gradients as well.
-        digests: the `StateDigest` of each file by its path, if these are known: of files that say the same only one is
-            read. Then there can be no gradients.
+        digests: the `StateDigest` of each file by its path, if known. Of files with equal digests, only one is read.
+            Gradients cannot be compared then.
 
     Raises:
         OneRankError: if there is only one rank.
-        NothingToCompareError: if the ranks have nothing in common that is chosen, and no parts of their own either.
-        TraceError: if the file system refuses.
+        NothingToCompareError: if the ranks have no chosen parameter in common, and no parts of their own.
+        TraceError: if a file cannot be read.
     """
     files, left_out = file_of_each_rank(trace)
     ranks = [file.run.rank for file in files]
@@ -144,13 +144,13 @@ def compare_ranks(
 
 
 def _asked_ranks(files: Sequence[TraceFile], world_size: int) -> set[int]:
-    """The ranks that were to leave a trace, by what any of those says that left one."""
+    """The ranks that were to write a trace, according to the files."""
     chosen = [Ranks.parse(file.run.ranks).below(world_size) for file in files if file.run.ranks]
     return set().union(*chosen) if chosen else set(range(world_size))
 
 
 def _had_same_start(difference: GroupedDifference, ranks: Sequence[int], read: SideBySide) -> bool | None:
-    """Whether a parameter had the same values in all ranks that were compared when training began; None: not known."""
+    """Whether all compared ranks had the same values of a parameter when training began; None if unknown."""
     compared = {number for group in difference.groups for number in group}
     of_processes = read.start(difference.name)
     starts = [of_processes.get(index) for index, rank in enumerate(ranks) if rank in compared]
@@ -161,7 +161,7 @@ def _had_same_start(difference: GroupedDifference, ranks: Sequence[int], read: S
 def _gradients_told_with_parameters(
     found: MemberDifferences,
 ) -> tuple[list[GroupedDifference], list[GroupedDifference]]:
-    """The parameters that differ, each with the step at which its gradient first did; and all other gradients."""
+    """The parameters that differ, each with the step at which its gradient first did, and the remaining gradients."""
     parameters = found.differences("parameter")
     gradients = {difference.name: difference for difference in found.differences("gradient")}
     for parameter in parameters:
@@ -171,7 +171,7 @@ def _gradients_told_with_parameters(
 
 
 def file_of_each_rank(trace: Trace) -> tuple[list[TraceFile], list[TraceFile]]:
-    """The largest file of each rank, by rank, and the others: those of further processes of a rank."""
+    """The largest file of each rank, by rank, and the files of further processes of a rank."""
     largest: dict[int, TraceFile] = {}
     for file in trace.files:
         known = largest.get(file.run.rank)
@@ -182,7 +182,7 @@ def file_of_each_rank(trace: Trace) -> tuple[list[TraceFile], list[TraceFile]]:
 
 
 def _count_own_parts(read: SideBySide) -> int:
-    """How many parameters no two ranks have in the same shape and place."""
+    """The number of parameters that no two ranks have in the same shape and place."""
     return sum(
         any(part.kind == "parameter" for part in read.parts(name)) and not read.is_shared(name)
         for name in read.last_held

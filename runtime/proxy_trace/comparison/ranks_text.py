@@ -1,4 +1,4 @@
-"""What comparing ranks found, as text for people."""
+"""Shows the comparison of ranks as text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SHOWN: Final = 20
 
 
 def ranks_lines(found: Comparison, palette: Palette) -> Iterator[str]:
-    """The lines of the report: what was compared, what differs, and which ranks lack something."""
+    """The lines of the report: what was compared, what differs, and what is missing in some ranks."""
     ranks = [each.rank for each in found.ranks]
     yield palette.paint(f"run {found.run}", "bold")
     yield f"  ranks       {format_ranks(ranks)} of {found.world_size}"
     yield f"  compared    {format_count(found.parameters, 'parameter')} after {format_count(found.steps, 'step')}"
     if found.own_parts:
         words = "parameter is" if found.own_parts == 1 else "parameters are"
-        yield f"  not so      {found.own_parts:,} {words} sharded, or in one rank only: each has its own"
+        yield f"  left out    {found.own_parts:,} {words} sharded, or in one rank only"
     if found.agrees:
         yield ""
         yield palette.paint(_agreement(found), "green" if found.parameters and found.steps else "yellow")
@@ -81,7 +81,7 @@ def _cause(difference: GroupedDifference) -> str:
     words = "its gradients agree" if step is None else f"its gradient differs from step {step}"
     if difference.agreed:
         return words
-    start = {True: "same at the start", False: "other at the start", None: "how it started is not known"}
+    start = {True: "same at the start", False: "different at the start", None: "values at the start are unknown"}
     return f"{start[difference.same_start]}; {words}"
 
 

@@ -1,4 +1,4 @@
-"""Compares two runs of a script: up to which step they are the same, and what differs first."""
+"""Compares two runs of a script: up to which step they agree, and what differs first."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 
 class RunDifference(Difference):
-    """A difference between two runs: `values` are those of the first run and of the second.
+    """A difference between two runs. `values` are those of the first run and the second.
 
-    Besides the kinds of differences that every comparison has there are "start", what a parameter or buffer was when
-    training began, of which `first_step` is -1, and "output", what the module called `name` put out.
+    Besides the usual kinds, there are "start", the initial value of a parameter or buffer (with `first_step` -1), and
+    "output", the output of the module `name`.
 
     Attributes:
-        rank: in which rank.
+        rank: the rank.
     """
 
     rank: int
 
 
 class CallDifference(msgspec.Struct):
-    """How many calls of modules and of torch each run made in the steps compared.
+    """The number of calls of modules and torch functions in each run, in the steps compared.
 
     Attributes:
-        rank: in which rank.
+        rank: the rank.
         first_step: the first step in which the numbers differ.
-        calls: those of the first run and of the second.
+        calls: the numbers of the first run and the second.
     """
 
     rank: int
@@ -53,7 +53,7 @@ class CallDifference(msgspec.Struct):
 
 
 class ComparedRun(msgspec.Struct):
-    """One of the two runs: what was run, and how far it came (`end` as in `RunEnd`, of its first rank)."""
+    """One of the two runs: the command, and how far it came (`end` as in `RunEnd`, of its first rank)."""
 
     path: str
     run: str
@@ -67,20 +67,20 @@ class ComparedRun(msgspec.Struct):
 
 
 class RunComparison(msgspec.Struct):
-    """What comparing two runs found.
+    """The result of comparing two runs.
 
     Attributes:
-        runs: the two.
-        ranks: the ranks that both have.
-        steps: after how many steps they were compared, in the rank that had most.
-        tensors: how many parameters and buffers were compared, of all ranks.
-        configuration: the settings of torch's that differ.
-        calls: the ranks in which one run made more calls than the other.
-        by_statistics: of how many parameters and buffers a trace has no fingerprints, so that their extremes and norms
-            were compared, in the rank with most of them.
-        differences: what differs, the earliest first.
-        only_in: for each of the two, the parameters and buffers that the other lacks.
-        other_shape: those that both have, but not in the same shape, dtype or place.
+        runs: the two runs.
+        ranks: the ranks that both runs have.
+        steps: the number of steps compared, in the rank with most of them.
+        tensors: the number of parameters and buffers compared, in all ranks.
+        configuration: the torch settings that differ.
+        calls: the ranks in which the numbers of calls differ.
+        by_statistics: the number of parameters and buffers without fingerprints in one of the traces, whose minimum,
+            maximum and norm were compared; of the rank with most of them.
+        differences: the differences, earliest first.
+        only_in: for each run, the parameters and buffers that the other lacks.
+        other_shape: those that both have, but with different shape, dtype or place.
         limits: what else was not compared, in words.
     """
 
@@ -98,12 +98,12 @@ class RunComparison(msgspec.Struct):
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs."""
+        """Whether nothing differs, including names, shapes, calls and settings."""
         return not (self.differences or any(self.only_in) or self.other_shape or self.calls or self.configuration)
 
 
 _ORDER = ("start", OUTPUT, "gradient", OPTIMIZER_STATE, "parameter", "buffer")
-"""What comes first within a step: what was there, what was made of it, what that changed."""
+"""The order of kinds within a step: the initial values, what was computed, and what that changed."""
 
 _BOTH: Final = 0b11
 
@@ -115,21 +115,21 @@ def compare_runs(
     is_chosen: Callable[[str], bool] | None = None,
     workers: Workers | None = None,
 ) -> RunComparison:
-    """Read two runs side by side, step for step and rank for rank.
+    """Read two runs side by side, step by step and rank by rank.
 
-    Memory grows with the model and with what differs, not with the runs.
+    Memory grows with the model and the number of differences, not with the length of the runs.
 
     Args:
-        first: a run.
-        second: the one to compare it with.
-        steps: compare after these steps only; None for all, and for what there was before the first.
+        first: the first run.
+        second: the second run.
+        steps: compare only after these steps; None for all, and for the state before the first.
         is_chosen: which names to compare; None for all.
-        workers: who reads the files; this process alone if it is None.
+        workers: reads the files; if None, this process does.
 
     Raises:
-        SameRunError: if the two are one.
-        NothingInCommonError: if they have no parameter and no buffer in common that is chosen.
-        TraceError: if the file system refuses.
+        SameRunError: if both are the same run.
+        NothingInCommonError: if they have no chosen parameter or buffer in common.
+        TraceError: if a file cannot be read.
     """
     if {file.path.absolute() for file in first.files} & {file.path.absolute() for file in second.files}:
         raise SameRunError(first.path, second.path, first.files[0].run.run)
@@ -165,7 +165,7 @@ def compare_runs(
 
 
 def _first_of_each_setting(found: Sequence[SettingDifference]) -> list[SettingDifference]:
-    """What several ranks found, each setting once."""
+    """The differences found in several ranks, each setting once."""
     by_name: dict[str, SettingDifference] = {}
     for each in sorted(found, key=lambda each: each.step):
         by_name.setdefault(each.name, each)
@@ -173,7 +173,7 @@ def _first_of_each_setting(found: Sequence[SettingDifference]) -> list[SettingDi
 
 
 class _Pair(NamedTuple):
-    """One rank of both runs, and what of it is to be compared."""
+    """One rank of both runs, and what to compare."""
 
     files: Sequence[TraceFile]
     rank: int
@@ -189,7 +189,7 @@ class _End(NamedTuple):
 
 
 class _ComparedRank(NamedTuple):
-    """What comparing one rank of both runs found; `only_in` and `ends` are those of the two."""
+    """The result of comparing one rank of both runs; `only_in` and `ends` are those of the two."""
 
     tensors: int
     steps: int
@@ -218,7 +218,7 @@ class _PairReader:
         )
 
     def compare(self, report: Report) -> _ComparedRank:
-        """Read both traces to their end, and tell what differs."""
+        """Read both traces to the end, and return what differs."""
         read, pair = self._read, self._pair
         read.read(Workers(report=report))
         found = read.found
@@ -246,7 +246,7 @@ class _PairReader:
         return reduce(or_, self._read.parts(name).values(), 0)
 
     def _only_in(self, number: int) -> list[str]:
-        """What one of the runs has and the other lacks; not optimizer state, which is recorded only if asked for."""
+        """What one run has and the other lacks, without optimizer state, which is recorded only on request."""
         return [
             name
             for name in self._read.last_held
@@ -255,7 +255,7 @@ class _PairReader:
         ]
 
     def _differences(self) -> list[RunDifference]:
-        """What differs; of a tensor that did at the start, that alone and its gradients."""
+        """The differences. If a tensor differs at the start, only that and its gradients are reported."""
         at_start = {name: self._at_start(name) for name in self._alike()}
         found = [difference for difference in at_start.values() if difference is not None]
         for kind in _ORDER[1:]:
@@ -267,7 +267,7 @@ class _PairReader:
         return found
 
     def _alike(self) -> list[str]:
-        """What both had when training began, in the same shape, if that is compared at all."""
+        """The names of what both runs had initially, in the same shape, if the initial state is compared."""
         if self._pair.steps is not None:
             return []
         read = self._read
@@ -286,7 +286,7 @@ class _PairReader:
 
 
 def describe_run(trace: Trace, last_step: int, end: str) -> ComparedRun:
-    """What was run, and how far it came."""
+    """The command, and how far the run came."""
     run = trace.files[0].run
     return ComparedRun(
         path=str(trace.path),

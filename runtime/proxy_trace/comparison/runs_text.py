@@ -1,4 +1,4 @@
-"""What comparing two runs found, as text for people."""
+"""Shows the comparison of two runs as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEANINGS: Final = {
 
 
 def run_lines(found: RunComparison, palette: Palette) -> Iterator[str]:
-    """The lines of the report: the two runs, where they part, what differs, and what only one has."""
+    """The lines of the report: the two runs, where they first differ, what differs, and what only one has."""
     first, second = found.runs
     yield from head_lines(found.runs, found.ranks, palette)
     tensors = format_count(found.tensors, "parameter or buffer").replace(
@@ -54,7 +54,7 @@ def run_lines(found: RunComparison, palette: Palette) -> Iterator[str]:
 
 
 def head_lines(runs: Sequence[ComparedRun], ranks: Sequence[int], palette: Palette) -> Iterator[str]:
-    """The two runs that are compared: what was run, where versions differ, the ranks."""
+    """The two runs: commands, versions if they differ, ranks."""
     first, second = runs
     for name, run in zip(("first", "second"), runs, strict=True):
         command = " ".join([run.script, *map(shlex.quote, run.argv)])
@@ -82,7 +82,7 @@ def _verdict(found: RunComparison, palette: Palette) -> str:
 
 
 def by_norms(count: int) -> str:
-    """That norms were compared, since there are no fingerprints."""
+    """A line that says that norms were compared, because there are no fingerprints."""
     tensors = format_count(count, "tensor")
     return f"{tensors} without fingerprints in one of the traces: compared by minimum, maximum and norm"
 
@@ -92,10 +92,10 @@ def _call_lines(calls: Sequence[CallDifference], palette: Palette, *, with_rank:
         rank = f" in rank {each.rank}" if with_rank else ""
         counts = " | ".join(f"{count:,}" for count in each.calls)
         yield palette.paint(f"The number of calls differs{rank} from step {each.first_step:,} on: {counts}.", "red") + (
-            " With --records it is said which."
+            " --records shows which."
         )
     if len(calls) > _SHOWN:
-        yield palette.paint(f"and so in {len(calls) - _SHOWN:,} more ranks; --format json has all.", "dim")
+        yield palette.paint(f"and in {len(calls) - _SHOWN:,} more ranks; --format json has all.", "dim")
 
 
 def _table(differences: Sequence[RunDifference], *, with_rank: bool, palette: Palette) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a process called in a step, what its modules put out there, and what its parameters and buffers became."""
+"""Tallies what a process did in a step: calls, module outputs, and new values of parameters and buffers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent, Statistics
 
 _KEPT: Final = 64
-"""Of so many outputs of a module in one step the statistics are kept; of more, one fingerprint of all together."""
+"""The number of outputs of a module in one step whose statistics are kept. The rest share one fingerprint."""
 
 
 class Outputs:
-    """What a module put out in a step: the statistics of each tensor, in order."""
+    """The outputs of a module in a step: the statistics of each tensor, in order."""
 
     def __init__(self) -> None:
         self.kept: list[Statistics | None] = []
@@ -26,7 +26,7 @@ class Outputs:
         self._has_more = False
 
     def add(self, statistics: Sequence[Statistics | None]) -> None:
-        """One more call has ended."""
+        """Add the outputs of a call."""
         for each in statistics:
             if len(self.kept) < _KEPT:
                 self.kept.append(each)
@@ -35,22 +35,22 @@ class Outputs:
                 self._more.update(repr(each).encode() if each is None or each.bits is None else each.bits.encode())
 
     def all(self) -> list[Statistics | None]:
-        """The statistics; those beyond what is kept as one."""
+        """The statistics, with one item for all those beyond the maximum."""
         return [*self.kept, events.Statistics(bits=self._more.hexdigest())] if self._has_more else self.kept
 
 
 class StepTally:
-    """Counts the calls of a process, and collects the outputs of its modules, since it was last cleared.
+    """Counts the calls of a process, and collects the outputs of its modules, since the last `clear`.
 
     Attributes:
-        calls: how many calls of modules and of torch there were.
-        outputs: by the id of a module, in the order of their first return.
-        values: the latest statistics of each parameter and buffer, by its id.
-        changed: the ids of those that were given values.
+        calls: the number of calls of modules and of torch.
+        outputs: by module id, in the order of first return.
+        values: the latest statistics of each parameter and buffer, by id.
+        changed: the ids of those that got new values.
     """
 
     def __init__(self, on_settings: Callable[[events.Configuration], None]) -> None:
-        """Begin. Settings of torch's are handed on to `on_settings`."""
+        """Start empty. Torch settings are passed to `on_settings`."""
         self.calls = 0
         self.outputs: dict[int, Outputs] = {}
         self.values: dict[int, Statistics | None] = {}
@@ -58,7 +58,7 @@ class StepTally:
         self._on_settings = on_settings
 
     def note(self, event: AnyEvent) -> None:
-        """One more event of the process."""
+        """Add an event of the process."""
         kind = type(event)
         if kind in _CALLS:
             self.calls += 1
@@ -79,7 +79,7 @@ class StepTally:
             self._on_settings(event)
 
     def clear(self) -> None:
-        """A step has ended."""
+        """Forget the finished step."""
         self.calls = 0
         self.outputs.clear()
         self.changed.clear()
@@ -91,6 +91,6 @@ _CALLS: Final[frozenset[type]] = frozenset({events.CallModule, events.CallFuncti
 def pair_up(
     first: Sequence[Statistics | None], second: Sequence[Statistics | None], is_same: Callable[..., bool]
 ) -> Iterator[tuple[Statistics, Statistics]]:
-    """The outputs of two calls that differ first; if none do, the first that both tell of, if there are any."""
+    """The first pair of outputs of two calls that differs; if none does, the first pair known in both, if any."""
     told = [(one, other) for one, other in zip(first, second, strict=False) if one is not None and other is not None]
     yield from [pair for pair in told if not is_same(*pair)][:1] or told[:1]

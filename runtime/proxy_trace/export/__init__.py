@@ -1,1 +1,1 @@
-"""A trace in the formats of other tools: one module for each."""
+"""Exports a trace to the formats of other tools, one module each."""

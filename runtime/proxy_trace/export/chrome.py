@@ -1,10 +1,10 @@
-"""A run as Chrome trace JSON, which opens in Perfetto (https://ui.perfetto.dev) and chrome://tracing.
+"""Exports a run as Chrome trace JSON, for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
 
-Each process of the run is a process there, each thread a track of nested spans: calls of modules, backward passes,
-steps of optimizers, and calls of torch functions as instants. A further track has the training steps end to end.
-Counters hold the norm of all gradients and how many non-finite values there are, at each step. The format is that of
-"Trace Event Format" by the Chromium project: phases B and E begin and end a span, X is a whole one, i an instant, C a
-counter, M a name; times are in microseconds.
+Each process of the run is a process there, and each thread a track of nested spans: module calls, backward passes and
+optimizer steps. Calls of torch functions are instants. Another track shows the training steps. Counters show the norm
+of all gradients and the number of non-finite values at each step. The format is the Chromium project's "Trace Event
+Format": phases B and E begin and end a span, X is a complete span, i an instant, C a counter, M a name. Times are in
+microseconds.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _BATCH: Final = 1 << 13
 _MAIN_TRACK: Final = 1
 _SETTINGS: Final = (events.Configuration, events.Loss, events.Optimizer)
 _OPEN_SPANS: Final = 256
-"""How many spans lie in one another at most, and in how many threads: beyond that the oldest count as ended."""
+"""The maximum depth of nested spans, and the maximum number of threads. Beyond these, the oldest spans are ended."""
 
 _STEPS_TRACK: Final = 1 << 30
-"""Tracks are numbered as threads are; the training steps have a number that no operating system gives."""
+"""Track numbers are thread numbers. The track of training steps has a number that no operating system assigns."""
 
 
 def export_chrome(trace: Trace, target: Path, *, force: bool = False, report: Report | None = None) -> Exported:
-    """Write `trace` to the file `target`, compressed if its name ends in `.gz`. Memory does not grow with its size.
+    """Write `trace` to the file `target`, compressed if its name ends in `.gz`. Memory use is bounded.
 
     Args:
         trace: the run.
         target: the file.
-        force: replace it, if there is one.
-        report: called now and then with the number of bytes read since the last time.
+        force: whether to replace an existing file.
+        report: called repeatedly with the number of bytes read since the previous call.
 
     Raises:
-        OutputExistsError: if there is such a file, unless `force`.
-        OutputIsFolderError: if there is a folder.
-        UnwritableFileError: if the file system refuses to write.
-        UnreadableFileError: if it refuses to read.
+        OutputExistsError: if the file exists, unless `force`.
+        OutputIsFolderError: if `target` is a folder.
+        UnwritableFileError: if writing fails.
+        UnreadableFileError: if reading fails.
     """
     counter = ExportCounter(report)
     first_us = min(file.started_us() for file in trace.files)
@@ -77,20 +77,20 @@ def export_chrome(trace: Trace, target: Path, *, force: bool = False, report: Re
 
 
 def _open(path: Path, *, compressed: bool) -> IO[bytes]:
-    # The clock is left out of the compressed file: the same trace gives the same bytes.
+    # Compressed files contain no time, so the same trace gives the same bytes.
     return gzip.GzipFile(path, "wb", mtime=0) if compressed else path.open("wb")  # type: ignore[return-value]
 
 
 class Timeline:
-    """Turns the records of one process into spans, instants and counters."""
+    """Converts the records of one process to spans, instants and counters."""
 
     def __init__(self, process: int, names: Names, offset_us: int) -> None:
-        """Begin.
+        """Set up.
 
         Args:
-            process: its number in the timeline; process ids may be the same on several machines.
-            names: what the ids in it stand for.
-            offset_us: is added to all times.
+            process: its number in the timeline. Process ids may not be unique across machines.
+            names: the definitions of its ids.
+            offset_us: added to all times.
         """
         self._process = process
         self._names = names
@@ -103,7 +103,7 @@ class Timeline:
         self._has_gradients = False
 
     def spans(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
-        """What `event` adds to the timeline."""
+        """The timeline entries for `event`."""
         if isinstance(event, events.Run):
             yield self._name("process_name", 0, f"rank {event.rank} (pid {event.pid})")
             yield {"ph": "M", "name": "process_sort_index", "pid": self._process, "args": {"sort_index": event.rank}}
@@ -138,7 +138,7 @@ class Timeline:
             yield from self._instants(event)
 
     def ends(self) -> Iterator[dict[str, Any]]:
-        """Ends of the spans that the trace leaves open, at its last time."""
+        """The ends of spans that are still open at the end of the trace, at its last time."""
         for thread, stack in self._open.items():
             while stack:
                 stack.pop()
@@ -156,11 +156,11 @@ class Timeline:
 
     def _backward(self, event: events.Backward) -> Iterator[dict[str, Any]]:
         yield from self._begin(event, "backward", "backward", inputs=event.inputs)
-        if isinstance(event.loss_value, float):  # What is not finite cannot be drawn; it has an instant of its own.
+        if isinstance(event.loss_value, float):  # A non-finite value has its own instant.
             yield self._counter(event, "loss", {"loss": event.loss_value})
 
     def _end(self, event: events.Happening, name: str, **args: Any) -> Iterator[dict[str, Any]]:
-        """End the innermost span of this name, and those inside it, which an exception left open."""
+        """End the innermost span of this name, and spans inside it that an exception left open."""
         stack = self._open[event.thread]
         if name not in stack:
             return
@@ -205,7 +205,7 @@ class Timeline:
     def _settings(
         self, event: events.Configuration | events.Loss | events.Optimizer, args: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
-        """What is told once, and again where it has changed."""
+        """An instant for what is recorded once and whenever it changes."""
         if isinstance(event, events.Configuration):
             name = "settings of torch"
             args.update(event.settings)
@@ -259,4 +259,4 @@ class Timeline:
         return {"ph": "M", "name": what, "pid": self._process, "tid": track, "args": {"name": name}}
 
     def _track(self, thread: int) -> int:
-        return thread or _MAIN_TRACK  # Viewers take 0 for an idle processor.
+        return thread or _MAIN_TRACK  # Viewers treat 0 as an idle processor.

@@ -1,17 +1,17 @@
-"""Records of every kind as rows of one table: which columns there are, and what stands in them.
+"""Records of every kind as rows of one table: the columns and their values.
 
-The columns are worked out from the record classes, so a kind or a field that is new there is new here. A field has
-the column of its name; where several kinds have a field of one name, they share the column. What a record's kind
-does not have is null in its row, and a field at its default is written out. The exceptions:
+The columns are derived from the record classes, so new kinds and fields appear here automatically. A field is stored in
+the column of its name, which several kinds may share. Fields that a kind lacks are null, and fields at their default
+are written out. Exceptions:
 
-- the header's `version` stands in `run_version`, as updates have a `version` that is a number;
-- the header's `run` and `rank` are columns of every row (in a Parquet dataset: those of the partition);
-- `statistics` of one tensor stand as their fields: `minimum`, `maximum`, `norm`, `nonfinite`, `bits`, all null where
-  there are none; those of several tensors as lists, an item for each tensor: `output_minimum` and so on beside
-  `outputs`, and `changed_minimum` and so on beside `changed`;
-- a value read by the program (kind `read_value`) and the truth of a test (kind `flow_step`) stand in `value` as JSON;
-- three columns are there for convenience: `module_name`, `tensor_name` and `place` ("file:line") say what the ids
-  in `module`, `tensor` and `location` stand for.
+- the header's `version` is in `run_version`, because updates have a numeric `version`;
+- the header's `run` and `rank` are in every row (in a Parquet dataset, as partition columns);
+- `statistics` of one tensor are in `minimum`, `maximum`, `norm`, `nonfinite` and `bits`, null if there are none; those
+  of several tensors are lists with an item per tensor, such as `output_minimum` for `outputs` and `changed_minimum`
+  for `changed`;
+- values read by the program (kind `read_value`) and the truth of a condition (kind `flow_step`) are JSON in `value`;
+- three columns are added for convenience: `module_name`, `tensor_name` and `place` ("file:line") resolve the ids in
+  `module`, `tensor` and `location`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
 
 OF_THE_PROCESS: Final = ("run", "rank")
-"""Fields of the header that say where a row is from; they are no columns of the table itself."""
+"""Header fields that identify the file. They are not columns of the table itself."""
 
 
 class Type(Enum):
-    """What a column holds."""
+    """The type of a column."""
 
     INT = "integer"
     NUMBER = "number"
@@ -53,7 +53,7 @@ class Type(Enum):
 
 
 class Column(NamedTuple):
-    """A column of the table, and the kinds whose rows have a value in it."""
+    """A column, and the kinds that have values in it."""
 
     name: str
     type: Type
@@ -75,7 +75,7 @@ _TYPES: Final[dict[Any, Type]] = {
 
 
 def _type_of(annotation: Any) -> Type:
-    """The type of a column for a field; anything that is no plain value stands as JSON."""
+    """The column type for a field. Anything that is not a plain value is stored as JSON."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         some = [each for each in typing.get_args(annotation) if each is not types.NoneType]
         if len(some) == 1:
@@ -89,27 +89,27 @@ def _type_of(annotation: Any) -> Type:
 _STATISTICS: Final = {name: _type_of(annotation) for name, annotation in typing.get_type_hints(Statistics).items()}
 _LISTS: Final = {Type.NUMBER: Type.NUMBERS, Type.INT: Type.INTS, Type.TEXT: Type.TEXTS}
 _OF_SEVERAL: Final = {"statistics": "output", "changed_statistics": "changed"}
-"""Fields with statistics of several tensors, and what the names of their columns begin with."""
+"""Fields with statistics of several tensors, and the prefix of their columns."""
 
 _COLUMNS_OF_SEVERAL: Final = {f"{of}_{number}": number for of in _OF_SEVERAL.values() for number in _STATISTICS}
-"""The columns of those statistics, and which number stands in each."""
+"""The columns of these statistics, and the statistic in each."""
 
 _RENAMED: Final = {("version", Type.TEXT): "run_version"}
 _AS_JSON: Final = {("value", Type.BOOL)}
-"""Fields that share their column with values of other types."""
+"""Fields whose column also holds values of other types."""
 
 _NAMES_OF_IDS: Final = {"module": "module_name", "tensor": "tensor_name", "location": "place"}
 
 
 @cache
 def fields_of(event_class: type) -> dict[str, Type]:
-    """The columns in which records of a class have values, and of what type each is."""
+    """The columns in which records of a class have values, and their types."""
     return {column: type_ for column, (_, type_) in _sources(event_class).items()}
 
 
 @cache
 def _sources(event_class: type) -> dict[str, tuple[str, Type]]:
-    """For each column in which records of a class have values: the field that it is made from, and its type."""
+    """For each column in which records of a class have values: its field and its type."""
     hints = typing.get_type_hints(event_class)
     found: dict[str, tuple[str, Type]] = {}
     for name in event_class.__struct_fields__:  # type: ignore[attr-defined]
@@ -133,7 +133,7 @@ def _sources(event_class: type) -> dict[str, tuple[str, Type]]:
 
 @cache
 def all_columns() -> tuple[Column, ...]:
-    """Every column, in the order in which the record classes define them, `kind` first."""
+    """All columns, in the order of the record classes, `kind` first."""
     merged: dict[str, tuple[Type, list[str]]] = {}
     for kind, event_class in KINDS.items():
         for name, type_ in fields_of(event_class).items():
@@ -143,7 +143,7 @@ def all_columns() -> tuple[Column, ...]:
                 continue
             known[1].append(kind)
             if known[0] is not type_:
-                # Texts of one kind and JSON of another share a column: each kind knows how to read its own.
+                # A column may hold text for one kind and JSON for another. Readers know which from the kind.
                 merged[name] = (_common(name, known[0], type_), known[1])
     columns = [Column(name, type_, tuple(kinds)) for name, (type_, kinds) in merged.items()]
     return (Column("kind", Type.TEXT, tuple(KINDS)), *columns)
@@ -156,13 +156,13 @@ def _common(name: str, one: Type, other: Type) -> Type:
 
 
 class TableMaker:
-    """Turns records of one file into columns of values."""
+    """Converts records of one file to columns."""
 
     def __init__(self, names: Names) -> None:
-        """Make tables.
+        """Set up.
 
         Args:
-            names: what the ids in the file stand for.
+            names: the definitions of the ids in the file.
         """
         self._look_up = {
             "module_name": names.module_name,
@@ -172,7 +172,7 @@ class TableMaker:
         self._encode = msgspec.json.Encoder().encode
 
     def columns(self, events: Sequence[AnyEvent]) -> dict[str, list[Any]]:
-        """The values of each column, one for each of `events`, None where it has none."""
+        """The values of each column, one per event; None if an event has none."""
         positions: dict[type, list[int]] = {}
         for position, event in enumerate(events):
             positions.setdefault(type(event), []).append(position)
@@ -186,7 +186,7 @@ class TableMaker:
         return table
 
     def _values(self, column: str, type_: Type, values: list[Any]) -> list[Any]:
-        """What stands in `column` for the values of the field that it is made from."""
+        """The values of `column`, converted from those of its field."""
         look_up = self._look_up.get(column)
         if look_up is not None:
             known = {id_: look_up(id_) or None for id_ in set(values)}
@@ -200,7 +200,7 @@ class TableMaker:
                 for several in values
             ]
         if type_ is Type.NUMBER:
-            return [None if value is None else float(value) for value in values]  # NaN and infinities come as text.
+            return [None if value is None else float(value) for value in values]  # NaN and infinities are text.
         if type_ is Type.NUMBERS:
             return [
                 None if several is None else [None if value is None else float(value) for value in several]

@@ -1,4 +1,4 @@
-"""A run as one CSV file: a row for each record, the columns of the Parquet dataset, those of the process first."""
+"""Exports a run as one CSV file: a row per record, with the columns of the Parquet dataset, the partition's first."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _AS_JSON: Final = frozenset({Type.TEXTS, Type.INTS, Type.NUMBERS, Type.TEXT_MAP,
 
 
 def export_csv(trace: Trace, target: Path, *, force: bool = False, report: Report | None = None) -> Exported:
-    """Write all files of `trace` to the file `target`, one after another. Memory does not grow with their size.
+    """Write all files of `trace` to the file `target`, one after another. Memory use is bounded.
 
-    Lists and maps stand as JSON, booleans as `true` and `false`, NaN and the infinities as `nan`, `inf`, `-inf`; what
-    a kind of record does not have is empty.
+    Lists and maps are JSON, booleans `true` and `false`, NaN and infinities `nan`, `inf` and `-inf`. Fields that a kind
+    lacks are empty.
 
     Args:
         trace: the run.
         target: the file.
-        force: replace it, if there is one.
-        report: called now and then with the number of bytes read since the last time.
+        force: whether to replace an existing file.
+        report: called repeatedly with the number of bytes read since the previous call.
 
     Raises:
-        OutputExistsError: if there is such a file, unless `force`.
-        OutputIsFolderError: if there is a folder.
-        UnwritableFileError: if the file system refuses to write.
-        UnreadableFileError: if it refuses to read.
+        OutputExistsError: if the file exists, unless `force`.
+        OutputIsFolderError: if `target` is a folder.
+        UnwritableFileError: if writing fails.
+        UnreadableFileError: if reading fails.
     """
     counter = ExportCounter(report)
     columns = all_columns()
@@ -59,7 +59,7 @@ def export_csv(trace: Trace, target: Path, *, force: bool = False, report: Repor
         return values
 
     with whole_or_nothing(target, force=force) as aside:
-        # A path may be any bytes; UTF-8 may not.
+        # A path may contain any bytes.
         with aside.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
             writer = csv.writer(stream)
             writer.writerow([*_OF_THE_FILE, *(column.name for column in columns)])
@@ -75,5 +75,5 @@ def export_csv(trace: Trace, target: Path, *, force: bool = False, report: Repor
 
 
 def _spelled(value: float | None) -> Number | None:
-    """A number in a list as JSON can hold it: NaN and the infinities by their names."""
+    """A number in a list, as JSON can represent it: NaN and infinities by name."""
     return None if value is None else as_number(value)

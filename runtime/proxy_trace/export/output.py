@@ -1,4 +1,4 @@
-"""Where an export goes: written aside and moved into place when it is whole, so that there is never half of one."""
+"""Writes an output under a temporary name, and moves it into place when it is complete."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def whole_or_nothing(target: Path, *, force: bool) -> Iterator[Path]:
-    """Let the block make a file that becomes `target` if the block ends well.
+    """Let the block write a file that becomes `target` if the block succeeds.
 
     Args:
-        target: where it goes.
-        force: replace a file that is there.
+        target: the final path.
+        force: whether to replace an existing file.
 
     Yields:
-        Where to write: a path beside `target` at which there is nothing. It is removed if the block raises.
+        The path to write to, beside `target`, where nothing exists. It is removed if the block raises.
 
     Raises:
-        OutputIsFolderError: if the file would replace a folder with all that is in it.
-        OutputExistsError: if there is something at `target`, unless `force` lets it be replaced.
-        UnwritableFileError: if the file system refuses, in the block too.
+        OutputIsFolderError: if `target` is a folder.
+        OutputExistsError: if `target` exists, unless `force`.
+        UnwritableFileError: if writing fails, also in the block.
     """
     if target.is_dir():
         raise OutputIsFolderError(target)
@@ -37,7 +37,7 @@ def whole_or_nothing(target: Path, *, force: bool) -> Iterator[Path]:
     aside = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        remove(aside)  # Left by a process of the same number that was killed.
+        remove(aside)  # Left by a killed process with the same number.
         yield aside
         if not force and os.path.lexists(target):
             raise OutputExistsError(target)
@@ -49,7 +49,7 @@ def whole_or_nothing(target: Path, *, force: bool) -> Iterator[Path]:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Move `source` to `target`; a folder that is in the way makes room first, since none can be replaced at once."""
+    """Move `source` to `target`. An existing folder is moved away first, because it cannot be replaced atomically."""
     if target.is_dir() and not target.is_symlink():
         old = target.with_name(f".{target.name}.{os.getpid()}.old")
         remove(old)
@@ -65,7 +65,7 @@ def replace(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Take away what is at `path`, if there is anything; of a link, itself."""
+    """Remove the file, folder or link at `path`, if any."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,7 +1,7 @@
-"""A run as a Parquet dataset, partitioned by run and rank: for DuckDB, Polars, Spark, pandas.
+"""Exports a run as a Parquet dataset, partitioned by run and rank: for DuckDB, Polars, Spark, pandas.
 
-Small without being clever: texts that recur stand in dictionaries, times and ids as differences, statistics with
-their bytes split (float32 values in float64 columns have zeros to spare), all of it under zstd.
+Files are compact: repeated texts are dictionary-encoded, times and ids delta-encoded, and statistics byte-split
+(float32 values in float64 columns end in zeros); everything is compressed with zstd.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
 
 ROW_GROUP: Final = 1 << 16
-"""Records in a row group; what an export holds in memory at once."""
+"""The number of records in a row group, which an export holds in memory at once."""
 
 _SOURCE: Final = "proxy_trace.source"
 _LEFT_OUT: Final = "proxy_trace.left_out"
 
 
 class _Task(NamedTuple):
-    """A file of a run, and where its table goes."""
+    """A file of a run, and the path of its table."""
 
     file: TraceFile
     path: Path
 
 
 class _Written(NamedTuple):
-    """What the table of a file has; `was_there` if an export that broke off had written it."""
+    """The counts of a table; `was_there` if an interrupted export had written it."""
 
     records: int
     left_out: int
@@ -48,25 +48,25 @@ class _Written(NamedTuple):
 def export_parquet(trace: Trace, target: Path, *, force: bool = False, workers: Workers | None = None) -> Exported:
     """Write `trace` to `<target>/run=<run id>/rank=<rank>/<name of the trace file>.parquet`.
 
-    A dataset that is there already gets the run added. Where an export of this run broke off, this one goes on: what
-    had been written of files that have not changed since is not written again. Memory does not grow with the records.
+    The run is added to an existing dataset. An interrupted export of this run is resumed: tables of files that have not
+    changed since are not written again. Memory use is bounded.
 
     Args:
         trace: the run.
         target: the folder of the dataset.
-        force: replace this run, if the dataset has it.
-        workers: who writes the tables, one for each file; this process alone if it is None.
+        force: whether to replace this run if the dataset has it.
+        workers: writes the tables, one per file; if None, this process does.
 
     Raises:
         MissingExtraError: if pyarrow is not installed.
         OutputExistsError: if the dataset has this run, unless `force`.
-        NotOurOutputError: if something that no export made is where the tables are written at first.
-        ExportRunningError: if another export of this run is under way.
-        UnwritableFileError: if the file system refuses to write.
-        UnreadableFileError: if it refuses to read.
+        NotOurOutputError: if the temporary folder contains something that no export wrote.
+        ExportRunningError: if another export of this run is in progress.
+        UnwritableFileError: if writing fails.
+        UnreadableFileError: if reading fails.
     """
     try:
-        import pyarrow  # noqa: F401, ICN001  Asked for first, so that the message below names the extra.
+        import pyarrow  # noqa: F401, ICN001  Imported first, so that the message below names the extra.
     except ImportError as error:
         raise MissingExtraError("Parquet", "pyarrow", "export") from error
     workers = workers or Workers()
@@ -113,7 +113,7 @@ def _write_table(file: TraceFile, path: Path, counter: ExportCounter, source: st
         arrays = [pa.array(_items(values[field.name], field.type), field.type) for field in schema]
         writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=ROW_GROUP)
 
-    # A path may be any bytes, which Arrow's own would not take.
+    # A path may contain any bytes, which Arrow would not accept.
     with path.open("wb") as stream, pq.ParquetWriter(stream, schema, **_encodings(columns)) as writer:
         for events in counter.batches(file, ROW_GROUP):
             write(events)
@@ -121,7 +121,7 @@ def _write_table(file: TraceFile, path: Path, counter: ExportCounter, source: st
 
 
 class _There(NamedTuple):
-    """What the table of a file says that it was made from, and what it has."""
+    """The source and the counts stored in the table of a file."""
 
     source: str
     records: int
@@ -129,7 +129,7 @@ class _There(NamedTuple):
 
 
 def _source_of(file: TraceFile) -> str:
-    """The state of a file, and which version of this package makes a table of it: if one changes, the table may."""
+    """The state of a file and the version of this package. If either changes, the table may change."""
     try:
         now = file.path.stat()
     except OSError as error:
@@ -138,7 +138,7 @@ def _source_of(file: TraceFile) -> str:
 
 
 def _source_in(path: Path) -> _There | None:
-    """What a table was made from; None for what is no table that an export has made."""
+    """The source stored in a table; None if it is not a table written by an export."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -152,7 +152,7 @@ def _source_in(path: Path) -> _There | None:
 
 
 def _items(values: list[Any], type_: Any) -> list[Any]:
-    """Maps as the pairs that Arrow takes for them."""
+    """Maps as lists of pairs, as Arrow expects."""
     import pyarrow as pa
 
     if not pa.types.is_map(type_):
@@ -187,7 +187,7 @@ _AS_DIFFERENCES: Final = frozenset({"time_us", "id", "duration_us", "version", "
 
 
 def _encodings(columns: tuple[Column, ...]) -> dict[str, Any]:
-    """How `ParquetWriter` lays out each leaf column."""
+    """The encoding of each leaf column, as arguments of `ParquetWriter`."""
     dictionaries: list[str] = []
     others: dict[str, str] = {}
     for column in columns:

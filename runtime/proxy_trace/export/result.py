@@ -1,4 +1,4 @@
-"""What an export did, and what it counts on the way."""
+"""The result of an export, and the counter that produces it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 _BATCH_BYTES: Final = 1 << 26
-"""How long the lines of a batch are at most, whatever is in them."""
+"""The maximum total length of the lines in a batch."""
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """The result of an export.
 
     Attributes:
-        path: where.
-        records: how many records.
-        size_bytes: in how many bytes.
-        left_out: how many lines of the trace could not be read.
-        files_before: of how many files an earlier export, which broke off, had written the records.
+        path: what was written.
+        records: the number of records.
+        size_bytes: its size.
+        left_out: the number of lines of the trace that could not be read.
+        files_before: the number of files whose records an earlier, interrupted export had written.
     """
 
     path: Path
@@ -36,18 +36,18 @@ class Exported(NamedTuple):
 
 
 class ExportCounter:
-    """Gives out the records of a run's files in batches, and counts them.
+    """Yields the records of a run's files in batches, and counts them.
 
     Attributes:
-        records: how many have been given out.
-        left_out: how many lines could not be read, in the files that are done.
+        records: the number of records yielded.
+        left_out: the number of unreadable lines in finished files.
     """
 
     def __init__(self, report: Report | None = None) -> None:
-        """Count nothing yet.
+        """Start with zero.
 
         Args:
-            report: called now and then with the number of bytes read since the last time.
+            report: called repeatedly with the number of bytes read since the previous call.
         """
         self.records = 0
         self.left_out = 0
@@ -57,7 +57,7 @@ class ExportCounter:
         """Yield all records of `file`, at most `size` at a time.
 
         Raises:
-            UnreadableFileError: if the file system refuses.
+            UnreadableFileError: if the file cannot be read.
         """
         reading = file.read()
         batch: list[AnyEvent] = []
@@ -75,7 +75,7 @@ class ExportCounter:
         self.left_out += reading.left_out
 
     def exported(self, path: Path, size_bytes: int) -> Exported:
-        """The result, once everything is written."""
+        """The result, after everything is written."""
         return Exported(path, self.records, size_bytes, self.left_out)
 
     def _count(self, batch: list[AnyEvent], bytes_read: int) -> None:

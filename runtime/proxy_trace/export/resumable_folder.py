@@ -1,6 +1,6 @@
-"""A folder of files that are written one by one, beside its place, and moved there when all are.
+"""Writes a folder file by file under a temporary name, and moves it into place when all files are complete.
 
-If that breaks off, what is whole is kept: whoever writes the folder the next time goes on from there.
+If this is interrupted, complete files are kept, and the next attempt continues from there.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
 _BROKEN_OFF: Final = re.compile(r"\..*\.\d+\.partial")
-"""What a part is called while it is written."""
+"""The name of a part while it is written."""
 
 _WHOLE: Final = ".whole"
-"""What the name of a part ends with until all are written, as readers of a dataset go into hidden folders, too."""
+"""The suffix of parts until all are written. Dataset readers also look into hidden folders."""
 
 
 @contextmanager
 def resumable_folder(
     target: Path, parts: Sequence[Path], is_ours: Callable[[Path], bool], *, force: bool
 ) -> Iterator[list[Path]]:
-    """Let the block write the files of a folder that becomes `target` if the block ends well.
+    """Let the block write the files of a folder that becomes `target` if the block succeeds.
 
     Args:
         target: the folder.
-        parts: the files that it is to have, by their paths in it.
-        is_ours: whether a file that lies where parts are written may be replaced.
-        force: replace a folder that is there.
+        parts: the files it will have, as relative paths.
+        is_ours: whether an existing file in the temporary folder may be replaced.
+        force: whether to replace an existing folder.
 
     Yields:
-        Where to write each part, with `part_of_folder`. Of parts that are there already it is for the block to say
-        whether they are what is wanted.
+        The folder in which to write each part with `part_of_folder`. The block decides whether parts that already exist
+        can be kept.
 
     Raises:
-        OutputExistsError: if there is something at `target`, unless `force` lets it be replaced.
-        NotOurOutputError: if something lies where the parts are written that is not ours.
+        OutputExistsError: if `target` exists, unless `force`.
+        NotOurOutputError: if the temporary folder contains a file that is not ours.
         ExportRunningError: if another process is writing this folder.
-        UnwritableFileError: if the file system refuses, in the block too.
+        UnwritableFileError: if writing fails, also in the block.
     """
     if not force and os.path.lexists(target):
         raise OutputExistsError(target)
@@ -73,14 +73,14 @@ def resumable_folder(
 
 @contextmanager
 def part_of_folder(path: Path) -> Iterator[Path]:
-    """Let the block write a file that becomes `path` if it ends well.
+    """Let the block write a file that becomes `path` if the block succeeds.
 
     Raises:
-        UnwritableFileError: if the file system refuses, in the block too.
+        UnwritableFileError: if writing fails, also in the block.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        remove(aside)  # Left by a process of the same number that was killed.
+        remove(aside)  # Left by a killed process with the same number.
         yield aside
         aside.replace(path)
     except OSError as error:
@@ -91,7 +91,7 @@ def part_of_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path, target: Path) -> Iterator[None]:
-    """Let no other process in, where the system can: two would take away what the other one is writing."""
+    """Lock the folder, if the system can. Two processes would remove each other's files."""
     try:
         import fcntl
     except ImportError:
@@ -110,7 +110,7 @@ def _locked(folder: Path, target: Path) -> Iterator[None]:
 
 
 def _clear(folder: Path, wanted: Collection[Path], is_ours: Callable[[Path], bool]) -> None:
-    """Take away what is in a folder besides the files that are wanted: only what an export has left there."""
+    """Remove all files from a folder except those wanted, if all others were left by an export."""
     found = []
     for root, folders, names in os.walk(folder):
         found += [Path(root, name) for name in names]
@@ -124,7 +124,7 @@ def _clear(folder: Path, wanted: Collection[Path], is_ours: Callable[[Path], boo
 
 
 def _remove_empty(folder: Path) -> None:
-    """Take folders away in which nothing was written."""
+    """Remove empty folders."""
     for root, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(root).rmdir()

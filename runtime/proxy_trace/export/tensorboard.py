@@ -1,4 +1,4 @@
-"""A run as event files for TensorBoard: its numbers as scalars, what looks wrong in it as text."""
+"""Exports a run to TensorBoard: numbers as scalars, findings as text."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _FILE: Final = "events.out.tfevents.{started_s}.proxy_trace"
 
 
 def export_tensorboard(trace: Trace, target: Path, workers: Workers, *, force: bool = False) -> Exported:
-    """Write an event file for each process, in the folder `target/<run>/<name of the trace file>`.
+    """Write an event file per process, in the folder `target/<run>/<name of the trace file>`.
 
     Tags are `loss/<file:line>`, `learning_rate/<optimizer>`, `norm/<name>`, `minimum/<name>`, `maximum/<name>` and
-    `gradient_norm/<name>`. Scalars stand as float64, so that each reads back as it is in the trace. The findings are in
-    the file of the first process, each a text at its step, as `findings/<code>`. A trace has no histograms.
+    `gradient_norm/<name>`. Scalars are float64, so they keep the exact values of the trace. Findings are in the file of
+    the first process, as text at their step, tagged `findings/<code>`. A trace has no histograms.
 
     Args:
         trace: the run.
-        target: the logdir that TensorBoard is to be given; other runs may be in it.
-        workers: who reads the files for the findings.
-        force: replace what an earlier export has written of these processes.
+        target: the logdir for TensorBoard; it may contain other runs.
+        workers: reads the files for the findings.
+        force: whether to replace earlier exports of these processes.
 
     Raises:
         MissingExtraError: if TensorBoard is not installed.
-        OutputExistsError: if a process has been exported already, unless `force`.
-        UnwritableFileError: if the file system refuses to write.
-        UnreadableFileError: if it refuses to read.
+        OutputExistsError: if a process was exported before, unless `force`.
+        UnwritableFileError: if writing fails.
+        UnreadableFileError: if reading fails.
     """
     try:
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -73,7 +73,7 @@ def export_tensorboard(trace: Trace, target: Path, workers: Workers, *, force: b
 
 
 class _EventMaker:
-    """Makes TensorBoard's events, encoded."""
+    """Creates encoded TensorBoard events."""
 
     def __init__(self, started_s: float) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2, types_pb2
@@ -96,7 +96,7 @@ class _EventMaker:
         return self._encoded(self._event(wall_time=self._started_s, file_version="brain.Event:2"))
 
     def scalars(self, event: events.Happening, scalars: Sequence[Scalar]) -> bytes:
-        """Numbers at the step of an event."""
+        """An event with numbers, at the step of `event`."""
         found = self._event(wall_time=self._started_s + event.time_us / 1e6, step=event.step)
         for tag, value in scalars:
             each = found.summary.value.add(tag=tag, metadata=self._metadata["scalars"])
@@ -105,7 +105,7 @@ class _EventMaker:
         return self._encoded(found)
 
     def text(self, tag: str, finding: Finding) -> bytes:
-        """A finding at its step, as text without any markup: TensorBoard reads text as Markdown."""
+        """A finding at its step, as preformatted text, because TensorBoard reads text as Markdown."""
         words = f"{finding.severity}: {message_of(finding)}"
         if finding.place:
             words = f"{words}\n{finding.place}"
@@ -124,7 +124,7 @@ class _EventMaker:
 
 
 def _scalars(file: TraceFile, counter: ExportCounter) -> Iterator[tuple[events.Happening, list[Scalar]]]:
-    """The events of a file that say numbers, with these."""
+    """The events of a file that have numbers, with these numbers."""
     names = file.names()
     rates = _Rates()
     for batch in counter.batches(file, _BATCH):
@@ -138,7 +138,7 @@ _OF_RATES: Final = (events.Optimizer, events.OptimizerStep)
 
 
 def _numbers(event: events.AnyEvent, names: Names) -> list[Scalar]:
-    """The numbers that one event says."""
+    """The numbers in an event."""
     if isinstance(event, events.Backward):
         place = names.place(event.location) or "unknown"
         return [] if event.loss_value is None else [(f"loss/{_tag(place)}", float(event.loss_value))]
@@ -162,7 +162,7 @@ class _Rates:
         self._rates: dict[int, dict[int, float]] = {}
 
     def take(self, event: events.Optimizer | events.OptimizerStep) -> list[Scalar]:
-        """Take the next record of an optimizer; of a step, its rates."""
+        """Process a record of an optimizer; returns the rates if it is a step."""
         if isinstance(event, events.Optimizer):
             rates = self._rates.setdefault(event.id, {})
             for index, group in zip(event.indices, event.groups, strict=False):
@@ -178,5 +178,5 @@ class _Rates:
 
 
 def _tag(name: str) -> str:
-    """A name as a tag, which is text without anything unprintable."""
+    """A name as a tag: text without unprintable characters."""
     return for_terminal(name)

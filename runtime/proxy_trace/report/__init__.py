@@ -1,1 +1,1 @@
-"""Writes what comparing two runs found as a page to look at."""
+"""Writes a run, or the comparison of two runs, as an HTML page."""

@@ -1,7 +1,7 @@
-"""Curves over the steps of a run, thinned while they are read: of each stretch of steps the extremes stay.
+"""Curves over the steps of a run, thinned while they are read. The extremes of each interval of steps are kept.
 
-So a spike of a single step is still there, at its step and with its value, however long the run is. What stays is
-always a record of the trace, never an average.
+A spike of a single step therefore stays visible, with its step and value, however long the run is. All points are
+recorded values, never averages.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 _MOST_STRETCHES: Final = 512
-"""Into so many stretches a curve is parted where there is room: about as many as a screen can show apart."""
+"""The number of intervals of a curve if there is room: about as many as a screen can resolve."""
 
 _FEWEST_STRETCHES: Final = 4
 _GATHERED: Final = 8
-"""So many points for each stretch are gathered before a curve is thinned, which leaves three at most."""
+"""The number of points per interval before a curve is thinned, which leaves at most three."""
 
 
 class Points(NamedTuple):
-    """The points of a curve, by step; those of one step in the order in which they came."""
+    """The points of a curve, by step; within a step, in order of arrival."""
 
     steps: array[int]
     values: array[float]
 
 
 class Room:
-    """How much may be kept of all curves together, so that the memory they take has a bound.
+    """The room for the points of all curves, which bounds their memory.
 
     Attributes:
-        stretches: into how many stretches the steps of each curve are parted.
-        gathered: how many points a curve may have until it is thinned.
+        stretches: the number of intervals of each curve.
+        gathered: the number of points a curve may have before it is thinned.
     """
 
     def __init__(self, most_points: int) -> None:
-        """Begin without any curve. `most_points` is how many points all have, unless there are very many curves."""
+        """Start without curves. `most_points` is the total number of points, unless there are very many curves."""
         self.stretches = _MOST_STRETCHES
         self.gathered = _MOST_STRETCHES * _GATHERED
         self._most_points = most_points
         self._curves = 0
 
     def take_in(self) -> None:
-        """Make room for one more curve: all get less, once there are many."""
+        """Make room for another curve. If there are many, each gets less."""
         self._curves += 1
         fair = self._most_points // (2 * self._curves)
         self.stretches = min(_MOST_STRETCHES, max(_FEWEST_STRETCHES, fair))
@@ -54,26 +54,26 @@ class Room:
 
 
 class Curve:
-    """A value by step. It may come several times in a step."""
+    """A value by step. A step may have several values."""
 
     __slots__ = ("_room", "_steps", "_values")
 
     def __init__(self, room: Room) -> None:
-        """Begin without any point; `room` says how many there may be."""
+        """Start without points; `room` limits their number."""
         room.take_in()
         self._room = room
         self._steps = array("q")
         self._values = array("d")
 
     def add(self, step: int, value: float) -> None:
-        """Take the next value."""
+        """Add a value."""
         self._steps.append(step)
         self._values.append(value)
         if len(self._steps) > self._room.gathered:
             self._thin()
 
     def points(self) -> Points:
-        """What is left of the curve: at most three points for each stretch."""
+        """The points kept: at most three per interval."""
         if len(self._steps) > 2 * self._room.stretches:
             self._thin()
         else:
@@ -89,7 +89,7 @@ class Curve:
         self._values = array("d", (values[place] for place in kept))
 
     def _sort(self) -> None:
-        """By step: threads, and tracers that begin anew, may have come back to an earlier one."""
+        """Sort by step. Threads and restarted tracers may go back to earlier steps."""
         steps = self._steps
         if any(map(int.__gt__, steps, steps[1:])):
             order = sorted(range(len(steps)), key=steps.__getitem__)
@@ -98,17 +98,17 @@ class Curve:
 
 
 class Curves(Generic[K]):
-    """Curves by what they are of."""
+    """Curves by key."""
 
     def __init__(self, room: Room, most: int) -> None:
-        """Begin with none; of more than `most` the first ones are kept."""
+        """Start without curves. Only the first `most` are kept."""
         self.left_out = 0
         self._room = room
         self._most = most
         self._curves: dict[K, Curve] = {}
 
     def add(self, key: K, step: int, value: float) -> None:
-        """Take the next value of the curve of `key`."""
+        """Add a value to the curve of `key`."""
         curve = self._curves.get(key)
         if curve is None:
             if len(self._curves) >= self._most:
@@ -118,12 +118,12 @@ class Curves(Generic[K]):
         curve.add(step, value)
 
     def points(self) -> dict[K, Points]:
-        """What is left of each curve."""
+        """The points kept of each curve."""
         return {key: curve.points() for key, curve in self._curves.items()}
 
 
 def _extremes(steps: Sequence[int], values: Sequence[float], width: int) -> Iterator[int]:
-    """Where, in each stretch of so many steps, the lowest, the highest and the first value that is not finite stand."""
+    """The positions of the minimum, the maximum and the first non-finite value in each interval of `width` steps."""
     first = steps[0]
     stretch = -1
     lowest = highest = other = -1

@@ -1,4 +1,4 @@
-"""Which processes of a run are drawn on its page, and their curves."""
+"""Selects the processes drawn on a page, and reads their curves."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from proxy_trace.summary.run_summary import Summary
 
 _MOST: Final = 8
-"""So many processes can be told apart in a plot."""
+"""The number of processes that can be told apart in a plot."""
 
 _MOST_POINTS: Final = 700_000
-"""So many points all curves have: their numbers take 4 MB of a page."""
+"""The number of points of all curves together. They take 4 MB of a page."""
 
 
 class DrawnRun(NamedTuple):
-    """A run, what it sums up to, and what is put before the names of its processes: "" for the only run."""
+    """A run, its summary, and a prefix for the names of its processes; "" for the only run."""
 
     trace: Trace
     summary: Summary
@@ -34,13 +34,13 @@ class DrawnRun(NamedTuple):
 def draw_processes(
     runs: Sequence[DrawnRun], workers: Workers, steps: StepRange | None = None, is_chosen: GlobMatcher | None = None
 ) -> tuple[list[DrawnProcess], int]:
-    """The processes of some runs that are drawn, in order, and how many are not.
+    """The processes of the runs that are drawn, in order, and the number of others.
 
     Args:
-        runs: one, or two that are laid over each other.
-        workers: who reads the files.
-        steps: only what happened in these steps.
-        is_chosen: only the curves of parameters and buffers with such a name.
+        runs: one run, or two that are overlaid.
+        workers: reads the files.
+        steps: only these steps; None for all.
+        is_chosen: only parameters and buffers with these names; None for all.
     """
     chosen: list[tuple[str, TraceFile, ProcessSummary]] = []
     left_out = 0
@@ -61,7 +61,7 @@ def draw_processes(
 
 
 def _tells(process: ProcessSummary) -> bool:
-    """Whether there is anything to draw of a process: a worker that loads data has nothing."""
+    """Whether a process has anything to draw. A data loading worker has nothing."""
     return bool(process.steps or process.module_calls or process.backward_passes)
 
 

@@ -1,4 +1,4 @@
-"""Which curves stand beside a finding, as its evidence."""
+"""Selects the curves shown beside a finding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UPDATE: Final = (RATIO, AT_LEAST)
 
 
 class SeriesName(NamedTuple):
-    """Something that there are curves of: a parameter or buffer ("state"), a loss or a learning rate."""
+    """Something with curves: a parameter or buffer ("state"), a loss or a learning rate."""
 
     of: str
     name: str
@@ -27,7 +27,7 @@ class SeriesName(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A small plot: the numbers of some series, what of them is drawn, and the step that is marked."""
+    """A small plot: the indices of its series, the kinds of values drawn, its title, and the step marked."""
 
     series: list[int]
     kinds: tuple[str, ...]
@@ -36,10 +36,10 @@ class Plot(NamedTuple):
 
 
 def plot_of(finding: Finding, series: Sequence[SeriesName]) -> Plot | None:
-    """What to draw beside a finding; None where nothing that was recorded has to do with it.
+    """The plot beside a finding; None if nothing recorded relates to it.
 
-    What a finding names is drawn: a parameter, those below a module, the rates of an optimizer. Otherwise it is the
-    loss, where the finding has a step or a place.
+    It shows what the finding names: a parameter, parameters below a module, or the rates of an optimizer. Otherwise it
+    shows the loss, if the finding has a step or a place.
     """
     of_name = _of_name(finding, series)
     if of_name:
@@ -56,7 +56,7 @@ def plot_of(finding: Finding, series: Sequence[SeriesName]) -> Plot | None:
 
 
 def _of_name(finding: Finding, series: Sequence[SeriesName]) -> list[int]:
-    """The parameters that a finding is about: that of its name, else the first of those below it."""
+    """The parameters of a finding: the one it names, else the first ones below the module it names."""
     exact = [number for number, each in enumerate(series) if each.of == STATE and each.name == finding.name]
     if exact:
         return exact
@@ -71,7 +71,7 @@ def _is_of(line: str, optimizer: str) -> bool:
 
 
 def _what_of(finding: Finding) -> tuple[tuple[str, ...], str]:
-    """What of a parameter tells most of a finding."""
+    """The values of a parameter that say most about a finding, and their title."""
     words = {*finding.code.split("-"), *finding.reason.replace(":", " ").split()}
     if finding.code == "never-updated":
         return (NORM,), "norm"

@@ -1,4 +1,4 @@
-"""Packs curves for a page: arrays of numbers that compress well, and come back exactly as they are."""
+"""Packs curves for a page, as arrays of numbers that compress well and lossless."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """An array in the packed bytes: its type as JavaScript calls it, and how many numbers it has."""
+    """An array in the packed bytes: its JavaScript type and its length."""
 
     type: str
     length: int
 
 
 class PackedCurves:
-    """Curves one behind the other, each under three numbers: of which series, of which process, and of what.
+    """Curves in sequence, each preceded by three numbers: the series, the process and the kind.
 
-    Values that a float32 holds exactly, as most of a trace are, take four bytes, others eight. Steps stand as
-    differences. The bytes of each array are sorted by their place in the number: signs and exponents, which are much
-    the same throughout, come to stand together.
+    Values that a float32 holds exactly (most of a trace) take four bytes, others eight. Steps are stored as
+    differences. The bytes of each array are grouped by their position in the number, so that the similar signs and
+    exponents are adjacent.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._index = array("i")
         self._steps = array("q")
         self._narrow = array("f")
@@ -49,7 +49,7 @@ class PackedCurves:
             self._wide.extend(points.values)
 
     def parts(self) -> list[_Part]:
-        """What stands in the packed bytes, in order."""
+        """The arrays in the packed bytes, in order."""
         return [
             _Part("Int32Array", len(self._index)),
             _Part("Float64Array", len(self._steps)),
@@ -58,7 +58,7 @@ class PackedCurves:
         ]
 
     def text(self) -> str:
-        """All of it, compressed, as base64."""
+        """Everything, compressed, as base64."""
         packed = bytearray()
         for numbers in (self._index, array("d", self._steps), self._narrow, self._wide):
             if sys.byteorder == "big":
@@ -70,5 +70,5 @@ class PackedCurves:
 
 
 def compressed(data: bytes) -> str:
-    """Data in gzip's format, as base64; the same at any time."""
+    """Data in gzip format, as base64. The result does not depend on the time."""
     return b64encode(gzip.compress(data, 6, mtime=0)).decode("ascii")

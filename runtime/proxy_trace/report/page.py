@@ -1,8 +1,7 @@
-"""The page of a run, or of two: one HTML file that fetches nothing. Whatever comes from a trace stands in it as text.
+"""The page of one or two runs: one HTML file that loads nothing. All text from a trace is escaped.
 
-What is to be read stands in the page as such: the run, the findings, where two runs part. What is drawn is data, packed
-in two elements of the page, and drawn by its script. The policy in the page's head lets nothing else run, and nothing
-be loaded.
+The run, the findings and the partings are HTML. Plots are drawn by the page's script from data packed in two elements.
+The page's security policy allows no other script, and no loading.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = (NORM, MINIMUM, MAXIMUM, GRADIENT, RATIO, AT_LEAST, LOSS, RATE)
 _MOST_FINDINGS: Final = 20
-"""How many findings of one rule are shown, as in the summary."""
+"""The number of findings shown per rule, as in the summary."""
 
 _MOST_EVIDENCE: Final = 20
 _KEYS: Final = {
@@ -54,7 +53,7 @@ _KEYS: Final = {
 
 
 class DrawnProcess(NamedTuple):
-    """A process whose curves are drawn; `label` tells it from the others."""
+    """A process whose curves are drawn; `label` distinguishes it from the others."""
 
     label: str
     summary: ProcessSummary
@@ -62,15 +61,15 @@ class DrawnProcess(NamedTuple):
 
 
 class RunPage(NamedTuple):
-    """What a page shows.
+    """The content of a page.
 
     Attributes:
-        summaries: of the run, or of the two.
-        rules: of their findings, by code.
-        processes: those whose curves are drawn, over all runs.
-        not_drawn: how many processes there are besides.
+        summaries: of the run, or of both.
+        rules: the rules of the findings, by code.
+        processes: the processes drawn, of all runs.
+        not_drawn: the number of other processes.
         scripts: the files of the program.
-        parting: the section that tells where two runs part, as HTML; "" for one run.
+        parting: the section on where two runs part, as HTML; "" for one run.
     """
 
     summaries: list[Summary]
@@ -115,7 +114,7 @@ def _parts(page: RunPage) -> Iterator[str]:
 
 
 def _policy(script: str, style: str) -> str:
-    """What the browser lets this page do: run its own script, use its own style, and nothing else."""
+    """The content security policy: allows only the page's own script and style."""
     of_script, of_style = (b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style))
     return (
         f"default-src 'none'; script-src 'sha256-{of_script}'; style-src 'sha256-{of_style}'; img-src data:; "
@@ -140,7 +139,7 @@ def _header(page: RunPage) -> Iterator[str]:
 
 
 def _command(summary: Summary) -> str:
-    """The command line, which ends no line within an argument if there is room for that."""
+    """The command line. An argument is not broken across lines if it fits."""
     arguments = (f'<span class="argument">{as_text(each)}</span>' for each in summary.argv)
     return " ".join([as_text(summary.script), *arguments])
 
@@ -211,7 +210,7 @@ def _finding(finding: Finding, rule: Rule, summary: Summary, plot: Plot | None) 
 
 
 def _drawn_sections(page: RunPage) -> str:
-    """What the script of the page fills in."""
+    """The sections that the page's script fills."""
     processes = ""
     if len(page.processes) > 1 or page.not_drawn:
         boxes = "".join(
@@ -247,7 +246,7 @@ def _keys() -> str:
 
 
 def _series(processes: Sequence[DrawnProcess]) -> list[SeriesName]:
-    """Everything that there are curves of, in the order of the first process that has it."""
+    """Everything with curves, in the order of the first process that has it."""
     found: dict[tuple[str, str], SeriesName] = {}
     for _, _, curves in processes:
         for place in curves.losses:
@@ -258,13 +257,13 @@ def _series(processes: Sequence[DrawnProcess]) -> list[SeriesName]:
             found.setdefault(
                 (STATE, tensor.name), SeriesName(STATE, tensor.name, tensor.type, is_buffer=tensor.is_buffer)
             )
-        for name, _ in curves.state:  # A trace may define its tensor by another name later on.
+        for name, _ in curves.state:  # A trace may rename a tensor later.
             found.setdefault((STATE, name), SeriesName(STATE, name))
     return list(found.values())
 
 
 def _data(page: RunPage, series: Sequence[SeriesName]) -> tuple[str, str]:
-    """What is drawn: the packed numbers, and all else, as base64."""
+    """The data to draw: the packed numbers, and everything else, as base64."""
     packed = PackedCurves()
     numbers = {(each.of, each.name): number for number, each in enumerate(series)}
     for number, (_, _, curves) in enumerate(page.processes):

@@ -1,4 +1,4 @@
-"""The section of a page that tells where two runs part. Whatever comes from a trace stands in it as text."""
+"""The section of a page on where two runs part. All text from a trace is escaped."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _places(parting: Parting) -> str:
 
 
 def _series_table(series: list[Series]) -> str:
-    """All distances; every span of every module is a row of its own, so that it can be read without the plots."""
+    """All distances, a row per module and span, so that they can be read without the plots."""
     rows = []
     for each in series:
         for distance in each.distances:

@@ -1,4 +1,4 @@
-"""Plots of how far two runs go apart, as SVG that stands within a page."""
+"""Plots of how far two runs diverge, as inline SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy_trace.comparison.records.distances import Distance, Series
 
 _SMALLEST: Final = 1e-9
-"""What lies nearer together is drawn as that far apart."""
+"""The smallest distance drawn."""
 
 _COLOURS: Final = dict(zip(KINDS, ("#2266cc", "#cc6611", "#229955", "#9944bb"), strict=True))
 _WIDTH: Final = 900
@@ -29,11 +29,11 @@ _LONGEST_NAME: Final = 42
 
 
 def distance_chart(series: Sequence[Series], text: Callable[[object], str]) -> str:
-    """Lines over the steps: for each kind of value the largest distance of all modules, on a logarithmic scale.
+    """Lines over the steps: the largest distance of all modules for each kind of value, on a logarithmic scale.
 
     Args:
-        series: what went apart.
-        text: makes text of a trace safe to stand in the page.
+        series: the distances.
+        text: escapes text of a trace.
     """
     last = max(each.last_step for of_one in series for each in of_one.distances)
     lowest, highest = math.log10(_SMALLEST), 0.0
@@ -73,7 +73,7 @@ def distance_chart(series: Sequence[Series], text: Callable[[object], str]) -> s
 
 
 def distance_map(series: Sequence[Series], text: Callable[[object], str]) -> str:
-    """A map: a row for each module and kind of value, a column for each span of steps, the darker the farther apart."""
+    """A heat map: a row per module and kind of value, a column per span of steps; darker is farther apart."""
     spans = sorted({(each.first_step, each.last_step) for of_one in series for each in of_one.distances})
     rows = series[:_ROWS]
     width = (_WIDTH - _NAME_WIDTH - 10) / len(spans)
@@ -113,7 +113,7 @@ def _number(distance: Distance) -> float:
 
 
 def _darkness(distance: Distance) -> float:
-    """Between 0.15 for what differs in bits alone and 1 for what has nothing in common."""
+    """From 0.15 if only bits differ to 1 for the largest distance."""
     size = min(max(_number(distance), _SMALLEST), 1.0)
     return 0.15 + 0.85 * (1 - math.log10(size) / math.log10(_SMALLEST))
 

@@ -1,4 +1,4 @@
-"""What a page draws of one process: its curves, the calls of one step, and what happens at which line of the script."""
+"""What a page draws of one process: its curves, the calls of one step, and events by line of the script."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MINIMUM: Final = "minimum"
 MAXIMUM: Final = "maximum"
 GRADIENT: Final = "gradient"
 RATIO: Final = "ratio"
-"""The norm of an update as a share of the norm of the weight, where it is known exactly: of plain SGD."""
+"""The norm of an update relative to the norm of the weight, if known exactly: for plain SGD."""
 
 AT_LEAST: Final = "at least"
-"""The same for any other update, which is at least so large: by how far the norm and the extremes have moved."""
+"""A lower bound of the same for other updates: from the change of norm, minimum and maximum."""
 
 LOSS: Final = "loss"
 RATE: Final = "rate"
 
 START: Final = -1
-"""The step of what a tensor held before the first one."""
+"""The step of the initial value of a tensor."""
 
 _MOST_CURVES: Final = 1 << 17
 _MOST_LINES: Final = 16
-"""How many curves of losses, and of learning rates, there are at most."""
+"""The maximum number of curves of losses, and of learning rates."""
 
 _MOST_MARKS: Final = 20_000
 _REPORT_INTERVAL: Final = 1 << 14
@@ -42,7 +42,7 @@ _PLAIN_SGD: Final = {"momentum": 0, "weight_decay": 0, "nesterov": False, "dampe
 
 
 class StateName(NamedTuple):
-    """A parameter or buffer that there are curves of."""
+    """A parameter or buffer with curves."""
 
     name: str
     type: str
@@ -50,7 +50,7 @@ class StateName(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What happens at a line of the script, and how many times."""
+    """An event at a line of the script, and its count."""
 
     file: str
     line: int
@@ -60,17 +60,17 @@ class Mark(NamedTuple):
 
 
 class ProcessCurves(NamedTuple):
-    """What a page draws of a process.
+    """What a page draws of one process.
 
     Attributes:
-        state: the points of each parameter and buffer, by its name and what they are of.
-        tensors: what these names stand for.
-        losses: the points of the losses, by where the backward pass began.
-        rates: those of the learning rates, by the optimizer and its group.
+        state: the points of each parameter and buffer, by its name and the kind of value.
+        tensors: the tensors with these names.
+        losses: the points of losses, by the place of the backward pass.
+        rates: the points of learning rates, by optimizer and group.
         last_step: the last step in which something happened.
-        strip: the calls of a step; None if there were none.
-        marks: what happens at the lines of the script.
-        left_out: how many values belong to curves that were left out.
+        strip: the calls of one step; None if there were none.
+        marks: the events at lines of the script.
+        left_out: the number of values of curves beyond the maximum.
     """
 
     state: dict[tuple[str, str], Points]
@@ -84,14 +84,14 @@ class ProcessCurves(NamedTuple):
 
 
 class CurvesTask(NamedTuple):
-    """A file, and what of it is wanted.
+    """A file, and what to read from it.
 
     Attributes:
         file: the file.
-        most_points: how many points all curves of parameters together have at most.
-        steps: only what happened in these; None for all.
-        is_chosen: only parameters and buffers with such a name; None for all.
-        step: the step whose calls are kept; None for one of the first.
+        most_points: the total number of points of all parameter curves.
+        steps: only these steps; None for all.
+        is_chosen: only parameters and buffers with these names; None for all.
+        step: the step whose calls are kept; None for one of the first steps.
     """
 
     file: TraceFile
@@ -102,7 +102,7 @@ class CurvesTask(NamedTuple):
 
 
 def read_curves(task: CurvesTask, report: Report) -> ProcessCurves:
-    """Read what a page draws of a process, in memory that does not grow with the length of its trace."""
+    """Read what a page draws of a process. Memory does not grow with the length of its trace."""
     reading = task.file.read()
     collector = CurvesCollector(task, reading.names)
     reported = 0
@@ -116,7 +116,7 @@ def read_curves(task: CurvesTask, report: Report) -> ProcessCurves:
 
 
 class _Group:
-    """A group of an optimizer's parameters: its learning rate, and whether plain SGD makes its updates."""
+    """A group of an optimizer's parameters: its learning rate, and whether its updates are plain SGD."""
 
     def __init__(self) -> None:
         self.settings: dict[str, events.Setting] = {}
@@ -124,20 +124,20 @@ class _Group:
         self.is_plain_sgd = False
 
     def change(self, optimizer: str, settings: dict[str, events.Setting]) -> None:
-        """Take other settings."""
+        """Apply changed settings."""
         self.settings = {**self.settings, **settings}
         rate = self.settings.get("lr")
         self.rate = float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) else None
-        # A fused step is handed gradients that mixed precision has scaled.
+        # A fused step gets gradients that are still scaled for mixed precision.
         self.is_plain_sgd = optimizer == "SGD" and not self.settings.get("fused")
         self.is_plain_sgd &= all(self.settings.get(name, 1) == value for name, value in _PLAIN_SGD.items())
 
 
 class CurvesCollector:
-    """Takes the events of one file and keeps what a page draws."""
+    """Collects what a page draws from the events of one file."""
 
     def __init__(self, task: CurvesTask, names: Names) -> None:
-        """Begin. `names` are what the ids in the events stand for."""
+        """Start empty. `names` are the definitions of the file."""
         self._names = names
         self._steps = task.steps
         self._is_chosen = task.is_chosen
@@ -169,7 +169,7 @@ class CurvesCollector:
         }
 
     def take(self, event: events.AnyEvent) -> None:
-        """Take the next event."""
+        """Process the next event."""
         if isinstance(event, events.Happening):
             self._step = event.step
             if self._steps is not None and not self._steps.has(event.step):
@@ -186,7 +186,7 @@ class CurvesCollector:
             taker(event)
 
     def curves(self) -> ProcessCurves:
-        """What there is to draw, once all has been read. Of a name that two tensors had, the later one counts."""
+        """The curves, after all events. If two tensors had the same name, the later one counts."""
         tensors = [each for each in self._names.tensors.values() if not isinstance(each, events.OptimizerState)]
         state: dict[tuple[str, str], Points] = {}
         for (id_, kind), points in self._state.points().items():
@@ -289,7 +289,7 @@ class CurvesCollector:
                 self._rates.add((event.optimizer_id, index), event.step, group.rate)
 
     def _named_rates(self) -> dict[str, Points]:
-        """The learning rates by optimizer; groups that have always had the same are told once."""
+        """The learning rates by optimizer. Groups whose rates were always equal appear once."""
         found: dict[str, Points] = {}
         by_optimizer: dict[int, list[tuple[int, Points]]] = {}
         for (id_, index), points in self._rates.points().items():
@@ -333,9 +333,9 @@ class CurvesCollector:
 
 
 def _moved(before: events.Statistics, after: events.Statistics) -> float | None:
-    """How long an update was at least: no number of a tensor moves farther than the whole.
+    """A lower bound of the norm of an update: no statistic changes by more than it.
 
-    Where the fingerprints are the same it was 0; otherwise rounding may make this a little more than it was.
+    It is 0 if the fingerprints are equal. Otherwise, rounding may make it slightly too large.
     """
     if after.bits is not None and before.bits == after.bits:
         return 0.0

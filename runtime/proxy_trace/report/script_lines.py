@@ -1,4 +1,4 @@
-"""The scripts of a run, as far as they can still be read and are those that ran, with what happens at their lines."""
+"""The scripts of a run, if they can be read and are unchanged, with the events at their lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxy_trace.report.process_curves import Mark
 
 _LONGEST: Final = 1 << 20
-"""Of longer files the text is not shown."""
+"""Longer files are not shown."""
 
 _MOST_FILES: Final = 40
 _MOST_TEXT: Final = 4 << 20
@@ -27,10 +27,10 @@ class Script(NamedTuple):
     """A file of the program.
 
     Attributes:
-        file: its path, as the trace has it.
-        lines: its text; None where it cannot be read, or is not what ran.
+        file: its path in the trace.
+        lines: its text; None if it cannot be read, or is not the file that ran.
         note: why not.
-        marks: what happens in it.
+        marks: the events at its lines.
     """
 
     file: str
@@ -40,15 +40,15 @@ class Script(NamedTuple):
 
 
 def read_scripts(marks: Iterable[Mark], scripts: Iterable[str], folders: Sequence[Path]) -> list[Script]:
-    """The files that `marks` are in, those with most of them first.
+    """The files of `marks`, those with most of them first.
 
-    A trace may come from anybody, and name any file. So text is shown of Python sources alone, and only where each line
-    that the trace names is in a function of the name that the trace says.
+    A trace may come from anybody and name any file. Therefore only Python sources are shown, and only if each line
+    named by the trace is in a function with the name given in the trace.
 
     Args:
-        marks: what happens where.
-        scripts: what was run, which may be an instrumented script.
-        folders: where files that the trace names by a relative path may be.
+        marks: the events.
+        scripts: the scripts that ran; they may be instrumented.
+        folders: the folders to which relative paths may refer.
     """
     by_file: dict[str, list[Mark]] = {}
     for mark in marks:
@@ -66,7 +66,7 @@ def read_scripts(marks: Iterable[Mark], scripts: Iterable[str], folders: Sequenc
 
 
 def _text_of(file: str, marks: list[Mark], original: str | None, folders: Sequence[Path]) -> tuple[str | None, str]:
-    """The text of a file; or None, and why it is not shown."""
+    """The text of a file and ""; or None, and why it is not shown."""
     if original is not None and _fits(original, marks):
         return original, ""
     if Path(file).suffix != ".py":
@@ -101,9 +101,9 @@ def _bytes_of(path: Path) -> bytes | None:
 
 
 def _originals(scripts: Iterable[str], folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """The originals of instrumented scripts by their paths, without the lines that were added; by their hash, exactly.
+    """Yield path and text of the original of each instrumented script. Added lines are removed; the hash must match.
 
-    Nothing comes of scripts in which more than whole lines was added.
+    Scripts with changes other than added lines are skipped.
     """
     for script in dict.fromkeys(scripts):
         for path in _candidates(script, folders):
@@ -114,13 +114,13 @@ def _originals(scripts: Iterable[str], folders: Sequence[Path]) -> Iterator[tupl
             lines = data.splitlines(keepends=True)[:-1]
             added = set(source_map.added_lines)
             original = b"".join(line for number, line in enumerate(lines, 1) if number not in added)
-            for each in (original, original.removesuffix(b"\n")):  # It may have had no newline at its end.
+            for each in (original, original.removesuffix(b"\n")):  # It may have ended without a newline.
                 if hashlib.sha256(each).hexdigest() == source_map.sha256:
                     yield source_map.source, each.decode("utf-8-sig", "replace")
 
 
 def _fits(text: str, marks: Iterable[Mark]) -> bool:
-    """Whether each line of the marks is one of a function of the name that the trace has for it."""
+    """Whether each line of the marks is in a function with the name that the trace gives."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""The calls of one step in their order, for a strip that shows them one beside, and one within, the other."""
+"""Collects the calls of one step, for a strip that shows their order and nesting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _MOST_CALLS: Final = 4000
 _SETTLED: Final = 3
-"""So many steps are waited for: in the first ones memory is allocated and code is compiled."""
+"""The step kept by default, counted from 1. During the first ones, memory is allocated and code is compiled."""
 
 MODULE: Final = "module"
 FUNCTION: Final = "function"
@@ -27,13 +27,13 @@ class StripCall(NamedTuple):
     Attributes:
         kind: "module", "function", "backward" or "step".
         name: the module, the function, or the optimizer's class.
-        type: the class of a module; "" for what is none.
-        place: the line that made it, as "file:line".
-        stage: "train", "eval" or the program's own name for it.
-        depth: in how many calls it lies.
-        start_us: when it began, in microseconds since the process's run started.
-        duration_us: how long it took; 0 for functions, of which that is not recorded, and -1 if it did not end.
-        raised: whether it ended by an exception.
+        type: the class of a module; "" for other calls.
+        place: the line of the call, as "file:line".
+        stage: "train", "eval" or the program's name.
+        depth: the number of enclosing calls.
+        start_us: its start, in microseconds since the start of the process's run.
+        duration_us: its duration; 0 for functions, whose duration is not recorded, and -1 if it did not end.
+        raised: whether it ended with an exception.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class StripCall(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """The calls of a step, by their start; `left_out` counts those beyond what is kept."""
+    """The calls of a step, by start; `left_out` counts those beyond the maximum."""
 
     step: int
     calls: list[StripCall]
@@ -61,14 +61,14 @@ class _Open(NamedTuple):
 
 
 class StripCollector:
-    """Takes the events of one process, and keeps the calls of one step of its first thread that calls anything."""
+    """Collects the calls of one step on the first thread that calls anything."""
 
     def __init__(self, names: Names, wanted: int | None = None) -> None:
-        """Begin.
+        """Set up.
 
         Args:
-            names: what the ids in the events stand for.
-            wanted: the step to keep; the third that was recorded, or the last there is, if it is None.
+            names: the definitions of the ids.
+            wanted: the step to keep; if None, the third one recorded, or the last if there are fewer.
         """
         self._names = names
         self._wanted = wanted
@@ -82,7 +82,7 @@ class StripCollector:
         self.is_done = False
 
     def take(self, event: events.Happening) -> None:
-        """Take a call, its end, or the end of an optimizer's step; of any other event, nothing."""
+        """Process a call, its end, or the end of an optimizer's step. Other events are ignored."""
         if self.is_done or (self._wanted is not None and event.step < self._wanted):
             return
         taker = _TAKERS.get(type(event))
@@ -130,7 +130,7 @@ class StripCollector:
         self._begin_call(event, STEP, f"{event.optimizer}.step", "")
 
     def optimizer_step_end(self, event: events.OptimizerStepEnd) -> None:
-        """An optimizer's step ended, and with it the step of the run."""
+        """An optimizer's step ended, and with it a step of the run."""
         self._end_call(events.OptimizerStep, None, event.duration_us, raised=False)
         self._complete += 1
         self._kept = Strip(self._step, self._calls, self._left_out)
@@ -139,7 +139,7 @@ class StripCollector:
 
     def _begin(self, step: int) -> None:
         if self._wanted is not None and self._step >= 0:
-            self.is_done = True  # The step that is wanted has passed, without an end of its own.
+            self.is_done = True  # The wanted step is over, without an end event.
             self._kept = self._kept or Strip(self._step, self._calls, self._left_out)
             return
         self._step = step
@@ -163,7 +163,7 @@ class StripCollector:
         return True
 
     def _end_call(self, event_class: type, module: int | None, duration_us: int, *, raised: bool) -> None:
-        """End the innermost such call; what is still open within it was left by an exception."""
+        """End the innermost such call. Calls still open inside it were left by an exception."""
         for depth in range(len(self._open) - 1, -1, -1):
             event, position = self._open[depth]
             if type(event) is event_class and (module is None or event.module == module):

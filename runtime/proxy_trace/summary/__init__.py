@@ -1,1 +1,1 @@
-"""What happened in a run, with what looks wrong; for people and for programs."""
+"""Summarizes a run: what happened and what looks wrong, for people and programs."""

@@ -1,4 +1,4 @@
-"""The findings of a run as annotations of a GitHub workflow.
+"""Writes the findings of a run as GitHub workflow annotations.
 
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
@@ -34,7 +34,7 @@ def _annotation(finding: Finding) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Text as a workflow command takes it: whatever would end it, or the property, as a percent sign and digits."""
+    """Text escaped for a workflow command: special characters as `%` and hexadecimal digits."""
     for character in f"%\r\n{also}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

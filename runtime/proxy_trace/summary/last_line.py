@@ -1,4 +1,4 @@
-"""What `instrument run` says at the end of a program: how many findings, where the trace is, what to type next."""
+"""The line that `instrument run` prints at the end: the number of findings, the trace, and the next command."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONGEST_S: Final = 60.0
-"""How long a program waits at its end for the findings to be counted; a large trace takes longer."""
+"""How long to wait for the findings. A large trace takes longer."""
 
 _OTHERS_END_S: Final = 5.0
-"""How long the files of other processes, which end at the same time, are waited for."""
+"""How long to wait for the files of other processes that end at the same time."""
 
 _TAIL_BYTES: Final = 4096
 
 
 class Told(TypedDict):
-    """What the program that has ended tells.
+    """The data passed by the program that has ended.
 
     Attributes:
         logdir: the folder of its traces, or the file of its text log; absolute.
-        shown: the same, as the user would type it.
-        hint: why nothing is traced, if nothing is.
+        shown: the same path as the user would type it.
+        hint: why nothing is traced, if so.
         started_s: when it started, in Unix time.
         pid: the process.
-        run: the name of its run, as far as it knows.
-        waits: whether all processes of the run are about to end in order.
+        run: the name of its run, if known.
+        waits: whether all processes of the run are about to end normally.
     """
 
     logdir: str
@@ -47,17 +47,17 @@ class Told(TypedDict):
 
 
 class _TakesTooLongError(Exception):
-    """The trace is large."""
+    """Reading the trace takes too long."""
 
 
 def main(told: Told) -> None:
-    """Say the line on standard output; in a launch, for rank 0 alone."""
+    """Print the line on standard output. In a launch, only rank 0 prints it."""
     if rank_in_environment(os.environ).rank == 0:
         sys.stdout.write(f"instrument: {last_line(told)}\n")
 
 
 def last_line(told: Told) -> str:
-    """The line for the run that a program has left; notes, which are only worth knowing, do not count as findings."""
+    """The line for the run that a program has written. Notes do not count as findings."""
     logdir = Path(told["logdir"])
     nothing = f"nothing was traced: {told['hint']}" if told["hint"] else "nothing was traced"
     if logdir.suffix == ".log":
@@ -75,7 +75,7 @@ def last_line(told: Told) -> str:
         words = _describe_findings(run)
     except (_TakesTooLongError, KeyboardInterrupt):
         return f"the trace is in {shown}; for the findings: {command}"
-    except Exception as error:  # noqa: BLE001  Whatever it is, the trace is there.
+    except Exception as error:  # noqa: BLE001  The trace exists in any case.
         return f"the trace is in {shown} but could not be read ({error}); next: {command}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -101,14 +101,14 @@ def _describe_findings(run: Path) -> str:
 
 
 def find_run(logdir: Path, pid: int, run: str, started_s: float) -> Path | None:
-    """The folder of the run that a process, or one that it has started, has left; None if there is none.
+    """The folder of the run written by a process or its children; None if there is none.
 
-    Of several runs of the process it is the one named, else the one written to last.
+    If the process has several runs, it is the one with the given name, else the one written to last.
 
     Args:
         logdir: the folder of all runs.
         pid: the process.
-        run: the name of its run, as far as it knows.
+        run: the name of its run, if known.
         started_s: when it started, in Unix time.
     """
     try:
@@ -124,7 +124,7 @@ def find_run(logdir: Path, pid: int, run: str, started_s: float) -> Path | None:
 
 
 def _files_of(folder: Path) -> Mapping[str, float]:
-    """The trace files in a folder, each with when it was last written to."""
+    """The trace files in a folder, with the times of their last changes."""
     return {file.name: file.stat().st_mtime for file in folder.glob("*.jsonl")}
 
 
@@ -139,7 +139,7 @@ def _wait_for_ends(run: Path) -> None:
 
 
 def _has_ended(file: Path) -> bool:
-    """Whether the last record of a file is the one that ends it."""
+    """Whether the last record of a file is `RunEnd`."""
     with file.open("rb") as opened:
         opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
         return b'"kind":"run_end"' in opened.read().rstrip().rpartition(b"\n")[2]

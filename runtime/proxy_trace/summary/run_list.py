@@ -1,4 +1,4 @@
-"""Lists the runs of a logdir, the newest first, with what was found in each."""
+"""Lists the runs of a logdir with their findings, newest first."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class ListedRun(msgspec.Struct):
-    """A run in a few words.
+    """A short description of a run.
 
     Attributes:
         path: its folder.
         run: its id; the name of the folder if it cannot be read.
-        script: what was run.
+        script: the script.
         argv: its arguments.
-        started: when the first process did, in UTC, as ISO 8601.
+        started: when its first process started (UTC, ISO 8601).
         size_bytes: the size of its files.
-        processes: how many there are.
-        steps: the optimizer steps that were recorded; None if the run was not read.
-        duration_us: how long it took, as far as is recorded; None likewise.
-        findings: how many findings there are, by severity; None likewise.
-        gravest: the codes of the findings of the highest severity that there is, as `summary` has them; notes aside.
-        problem: why it could not be read, or "".
+        processes: the number of processes.
+        steps: the optimizer steps recorded; None if the run was not read.
+        duration_us: the recorded duration; None if the run was not read.
+        findings: the number of findings by severity; None if the run was not read.
+        gravest: the codes of the most severe findings, in the order of `summary`; no notes.
+        problem: why it could not be read; "" if it was.
     """
 
     path: str
@@ -56,15 +56,15 @@ class ListedRun(msgspec.Struct):
 
 
 def newest_runs(logdir: Path) -> list[Path]:
-    """The folders of runs, the newest first, by their names.
+    """The folders of runs, newest first, by name.
 
     Args:
-        logdir: the folder that they are in, or that of a run.
+        logdir: the folder that contains them, or the folder of one run.
 
     Raises:
-        TraceNotFoundError: if there is no such folder.
-        NoTraceError: if there is no run in it.
-        UnreadableFileError: if the file system refuses.
+        TraceNotFoundError: if the folder does not exist.
+        NoTraceError: if it contains no run.
+        UnreadableFileError: if it cannot be read.
     """
     try:
         if not logdir.exists():
@@ -80,13 +80,13 @@ def newest_runs(logdir: Path) -> list[Path]:
 def list_runs(
     runs: Sequence[Path], choice: Choice, workers: Workers | None = None, *, with_findings: bool = True
 ) -> list[ListedRun]:
-    """What there is to say of each run.
+    """Describe each run.
 
     Args:
         runs: their folders.
         choice: which findings count.
-        workers: who reads the runs, several at a time; this process alone if it is None.
-        with_findings: read them to their ends; else only the first line of each file.
+        workers: reads several runs at a time; if None, this process reads them.
+        with_findings: whether to read runs completely; else only the first line of each file is read.
     """
     if not with_findings:
         return [_begin(run)[0] for run in runs]
@@ -100,7 +100,7 @@ class _Task(NamedTuple):
 
 
 def _begin(run: Path) -> tuple[ListedRun, Trace | None]:
-    """What the headers say."""
+    """The description based on the first lines of the files."""
     listed = ListedRun(str(run), run.name)
     try:
         trace = Trace.open(run)

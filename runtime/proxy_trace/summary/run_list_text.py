@@ -1,4 +1,4 @@
-"""The list of runs as text for people."""
+"""Shows the list of runs as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS: Final = {ERROR: "red", WARNING: "yellow"}
 
 
 def run_list_lines(runs: Sequence[ListedRun], left_out: int, palette: Palette, width: int | None) -> Iterator[str]:
-    """A line for each run, and how many older ones are left out."""
+    """A line per run, and the number of older ones left out."""
     rows = [_cells(run) for run in runs]
     in_header = lines_of_a_row(_HEADER, rows, width)
     for number, line in enumerate(format_table(_HEADER, rows, _SIDES, width)):
@@ -50,7 +50,7 @@ def _cells(run: ListedRun) -> list[str]:
 
 
 def _counts(run: ListedRun) -> str:
-    """How many findings of each severity there are: "1 error, 2 notes"."""
+    """The number of findings of each severity: "1 error, 2 notes"."""
     if run.problem:
         return "cannot be read"
     if run.findings is None:

@@ -1,4 +1,4 @@
-"""Sums up a run: what was called, what was updated, and what looks wrong."""
+"""Summarizes a run: what was called, what was updated, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from proxy_trace.reading.trace import Trace, TraceFile
 
 REPORT_INTERVAL: Final = 1 << 14
-"""How many events lie between two reports of progress."""
+"""The number of events between two reports of progress."""
 
 
 class Summary(msgspec.Struct):
-    """What a run's trace says: what looks wrong in it (`findings`), what was looked for (`checks`), and the sums.
+    """The summary of a run: what looks wrong (`findings`), what was looked for (`checks`), and statistics.
 
-    `python`, `torch` and `version` are those of the processes, with commas between if they differ. `against` says
-    in what it deviates from a good run, if it was compared with one.
+    `python`, `torch` and `version` are those of the processes, separated by commas if they differ. `against` is the
+    comparison with a good run, if requested.
     """
 
     path: str
@@ -69,18 +69,18 @@ def summarize(
     choice: Choice = EVERYTHING,
     good: Trace | None = None,
 ) -> Summary:
-    """Read `trace` and sum it up, in memory that grows with the model and not with the run.
+    """Read `trace` and summarize it. Memory grows with the model, not with the length of the run.
 
     Args:
         trace: the run.
-        workers: who reads the files; this process alone if it is None.
-        period: sum up only what happened in it.
-        checks: what to look for; everything that there is a check for by default.
-        choice: which findings are told.
-        good: a good run of the same script, which had what this one may lack; None for none.
+        workers: reads the files; if None, this process does.
+        period: only this period; None for all.
+        checks: the checks to run; all by default.
+        choice: the findings to report.
+        good: a good run of the same script to compare with; None for no comparison.
 
     Raises:
-        TraceError: if the file system refuses, or the good run is this one, or of something else.
+        TraceError: if a file cannot be read, or the good run is this run, or unrelated.
     """
     workers = workers or Workers()
     has_ranks = len(trace.ranks()) > 1
@@ -116,7 +116,7 @@ def summarize(
 
 
 class _Task(NamedTuple):
-    """A file, what of it is to be summed up, and whether it will be compared with others."""
+    """A file, what of it to summarize, and whether it will be compared with others."""
 
     file: TraceFile
     period: Period | None
@@ -124,7 +124,7 @@ class _Task(NamedTuple):
 
 
 class _Summed(NamedTuple):
-    """What a file says; `digest` is its `StateDigest`, if that is wanted."""
+    """The summary of a file; `digest` is its `StateDigest`, if wanted."""
 
     evidence: ProcessEvidence
     digest: bytes
@@ -152,10 +152,10 @@ def _sum_up(task: _Task, report: Report) -> _Summed:
 def _compare(
     trace: Trace, workers: Workers, period: Period | None, digests: Mapping[str, bytes]
 ) -> tuple[Comparison | None, str]:
-    """How the ranks compare, if they can be; else why they were not compared.
+    """The comparison of ranks; or None, and why they were not compared.
 
-    What changes parameters and buffers, and nothing else, is read a second time for that, of ranks that say the same in
-    one of them: to sum up all ranks side by side would take memory for each.
+    For this, the events that change parameters and buffers are read again, once for ranks with equal digests. Comparing
+    all ranks during the first pass would take memory for each.
     """
     if period is not None and period.stages:
         return None, "restricted to a stage"
@@ -167,5 +167,5 @@ def _compare(
 
 
 def _all(texts: Iterable[str]) -> str:
-    """The different texts among `texts`, in order."""
+    """The distinct texts, in order."""
     return ", ".join(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""The findings of a run for code scanning: SARIF 2.1.0.
+"""Writes the findings of a run for code scanning: SARIF 2.1.0.
 
 The standard: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
@@ -23,7 +23,7 @@ _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sch
 
 
 def sarif_log(summary: Summary, rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """A SARIF log with a result for each finding; those without a place in the script are of the run."""
+    """A SARIF log with a result per finding. Findings without a place are attributed to the run."""
     codes = list(dict.fromkeys(finding.code for finding in summary.findings))
     driver = {
         "name": "proxy-trace",
@@ -56,7 +56,7 @@ def _result(finding: Finding, codes: list[str]) -> dict[str, Any]:
         "ruleIndex": codes.index(finding.code),
         "level": finding.severity,
         "message": {"text": message_of(finding)},
-        # The same finding stays the same alert in the next run, whatever its step and its line.
+        # The same finding is the same alert in the next run, whatever its step and line.
         "partialFingerprints": {"finding/v1": f"{finding.code}:{finding.name}"},
     }
     place = place_of(finding)

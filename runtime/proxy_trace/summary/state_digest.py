@@ -1,4 +1,4 @@
-"""Whether several traces say the same of the state of their models: of those that do, reading one tells of all."""
+"""Digests the model state in traces. Of traces with equal digests, only one need be read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TOGETHER: Final = 1 << 12
 
 
 class StateDigest:
-    """Takes the events of a trace, of which those count that a `StateReader` needs, gradients aside.
+    """Digests the events that a `StateReader` needs, without gradients.
 
     Attributes:
-        kinds: the classes of these. Others need not be given to `note`, which would take time for each.
+        kinds: the classes of these events. Passing others to `note` only takes time.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class StateDigest:
         self.kinds = frozenset((events.Update, *self._tellers))
 
     def note(self, event: AnyEvent) -> None:
-        """Take the next event."""
+        """Add an event."""
         noted = self._noted
         if isinstance(event, events.Update):
             # Most are. No tuple for each, which the garbage collector would count; only here do statistics, or None,
@@ -54,7 +54,7 @@ class StateDigest:
             self._add()
 
     def digest(self) -> bytes:
-        """The same, of all events so far, for traces that say the same, and for no others."""
+        """The digest of all events so far. It is equal only for traces with the same state."""
         self._add()
         return self._hash.digest()
 

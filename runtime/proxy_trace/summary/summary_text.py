@@ -1,4 +1,4 @@
-"""A summary as text for people."""
+"""Shows a summary as text."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def summary_lines(
 
     Args:
         summary: what to report.
-        palette: for a terminal.
-        rules: of its findings, by code; those of all checks by default.
-        tables_of_all: show the tables of every process; otherwise those of the first that tell most: of one that called
-            modules, that trained, that saw most of them.
-        width: of how many columns there is room; None for any number.
+        palette: colours for a terminal.
+        rules: the rules of the findings, by code; those of all checks by default.
+        tables_of_all: whether to show the tables of every process. Otherwise only those of one process: preferably one
+            that called modules, then one that trained, then the one with the most modules.
+        width: the number of columns available; None for no limit.
     """
     for line in _header_lines(summary, palette):
         yield from (line,) if width is None else fitted(line, width, _KEY_WIDTH)
@@ -80,12 +80,12 @@ def summary_lines(
 
 
 def _telling(process: ProcessSummary) -> tuple[bool, bool, int]:
-    """How much of a run the tables of a process tell: the more, the greater."""
+    """The key by which the process with the most informative tables is chosen."""
     return process.module_calls > 0, process.steps > 0, len(process.modules)
 
 
 def _how_to_see_another(summary: Summary, shown: ProcessSummary) -> str:
-    """A rank may have several processes, such as workers that share a model."""
+    """How to see the tables of another process. A rank may have several, such as workers that share a model."""
     if len({process.rank for process in summary.processes}) == len(summary.processes):
         return "--rank N shows those of a rank"
     another = max((process for process in summary.processes if process is not shown), key=_telling)
@@ -99,7 +99,7 @@ def _header_lines(summary: Summary, palette: Palette) -> Iterator[str]:
 
 
 def header_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    """What ran, with what, and how much of it was recorded: each in a word, and then in some."""
+    """What ran, with which versions, and how much was recorded, as pairs of a title and words."""
     started = summary.started.replace("T", " ").partition(".")[0].partition("+")[0]
     yield "run", f"{summary.run}, started {started} UTC, {format_duration(summary.duration_us)} long"
     yield "software", f"Python {summary.python}, torch {summary.torch}, proxy_wrapper {summary.version}"
@@ -120,7 +120,7 @@ def header_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _recording_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    """The stages, if there are several; and what was left out of the trace on purpose."""
+    """The stages, if there are several, and what the settings left out of the trace."""
     process = max(summary.processes, key=lambda process: (process.steps, process.module_calls))
     if set(process.stages) - {TRAIN}:
         parts = []
@@ -144,7 +144,7 @@ def _recording_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _training_words(summary: Summary) -> str:
-    """Steps and backward passes of the process that made most; where only a sample is recorded, that it is one."""
+    """Steps and backward passes of the process with the most, and whether only a sample was recorded."""
     process = max(summary.processes, key=lambda process: (process.steps, process.backward_passes))
     is_sample = any(module.every > 1 for module in process.modules)
     recorded = " recorded" if is_sample else ""
@@ -163,7 +163,7 @@ def _training_words(summary: Summary) -> str:
 
 
 def _no_step_words(process: ProcessSummary) -> str:
-    """That there was no step, or that none would have been recorded."""
+    """Says that there was no step, or that steps were not recorded."""
     is_quiet = process.modules and not any(map(is_recorded, process.modules))
     return f"{NOT_RECORDED} (level WARNING)" if is_quiet else "no optimizer step was traced"
 
@@ -183,9 +183,9 @@ def _finding_lines(summary: Summary, rules: Mapping[str, Rule], palette: Palette
 
 
 def _group_lines(rule: Rule, findings: list[Finding], show_ranks: bool, palette: Palette) -> Iterator[str]:
-    """The findings of one rule under its title; below them what to do, and how to see more."""
+    """The findings of one rule under its title, then what to do, and how to see more."""
     count = sum(finding.names for finding in findings) if rule.counts else len(findings)
-    severity = findings[0].severity  # A finding that explains a graver one is as grave.
+    severity = findings[0].severity  # A finding is as severe as any finding it explains.
     yield f"{palette.paint(f'{severity}[{rule.code}]', _COLOURS[severity])} {rule.title} ({count:,})"
     shown = findings[:_SHOWN_FINDINGS]
     rows = [_finding_cells(finding, rule, show_ranks) for finding in shown]
@@ -206,7 +206,7 @@ def _group_lines(rule: Rule, findings: list[Finding], show_ranks: bool, palette:
 
 
 def _more_lines(summary: Summary, rule: Rule, name: str, palette: Palette, width: int | None) -> Iterator[str]:
-    """The command that shows more of what a rule found."""
+    """The command that shows more about the findings of a rule."""
     if not rule.more:
         return
     more = rule.more.format(run=shlex.quote(summary.path), name=shlex.quote(name.removesuffix(".*")))
@@ -216,13 +216,13 @@ def _more_lines(summary: Summary, rule: Rule, name: str, palette: Palette, width
 
 
 def _wrapped(words: str, palette: Palette) -> Iterator[str]:
-    """Words that may be longer than a line."""
+    """Words, wrapped if longer than a line."""
     for line in textwrap.wrap(words, _WIDTH, break_long_words=False, break_on_hyphens=False):
         yield palette.paint(f"  {line}", "dim")
 
 
 def _made_words(finding: Finding) -> str:
-    """What a non-finite output was made by and from; that its own module made it goes without saying."""
+    """Which calls computed a non-finite output; its own module is not mentioned."""
     words = [f"{'from' if place else 'by'} {name}" for place, name in enumerate(finding.trail)]
     if finding.trail[:1] == [finding.name]:
         del words[0]
@@ -246,7 +246,7 @@ def _finding_cells(finding: Finding, rule: Rule, show_ranks: bool) -> list[str]:
 
 
 def _nothing_there(summary: Summary) -> str:
-    """That nothing happened in the period, and where there is something."""
+    """Says that nothing happened in the period, and where something did."""
     last_step = max(process.last_step_outside for process in summary.processes)
     stages = list(dict.fromkeys(stage for process in summary.processes for stage in process.stages_outside))
     if not stages:
@@ -256,7 +256,7 @@ def _nothing_there(summary: Summary) -> str:
 
 
 def check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
-    """How many checks passed and what they did not look at; that nothing looks wrong only where something was."""
+    """How many checks passed, and what was not checked. "Nothing looks wrong" requires that something was checked."""
     by_state = {state: [check for check in checks if check.state == state] for state in _STATES}
     passed, found = by_state[PASSED], by_state[FINDING]
     counted = f"{format_count(len(passed), 'check')} passed"
@@ -282,7 +282,7 @@ def check_words(checks: Sequence[CheckResult], palette: Palette) -> str:
 
 
 def _unseen_words(checks: Sequence[CheckResult]) -> str:
-    """The checks by what they did not look at: "losses, gradients (level WARNING), ranks (...)"."""
+    """The checks, grouped by what they could not see: "losses, gradients (level WARNING), ranks (...)"."""
     names: dict[str, list[str]] = {}
     for check in checks:
         names.setdefault("; ".join(check.unseen), []).append(check.name)
@@ -320,7 +320,7 @@ class _Tables:
         yield from self._table("Modules", header, rows, "llrrrr")
 
     def tensors(self, title: str, tensors: list[TensorSummary]) -> Iterator[str]:
-        """Parameters or buffers, and how their values moved."""
+        """A table of parameters or buffers, and how their values moved."""
         if not tensors:
             return
         rows = [
@@ -342,7 +342,7 @@ class _Tables:
         yield from self._table(title, header, rows, "llrllrr"[: len(header)], header.index("minimum"))
 
     def _update_words(self, tensor: TensorSummary) -> str:
-        """How many updates there were; that they are not recorded is no 0."""
+        """The number of updates; "not recorded" is distinct from 0."""
         if tensor.update_count:
             return f"{tensor.update_count:,}"
         if tensor.removed:
@@ -361,7 +361,7 @@ class _Tables:
 
 
 def call_words(module: ModuleSummary) -> str:
-    """How often a module was called; that calls are not recorded, or not seen, is no 0."""
+    """The number of calls; "not recorded" and "not seen" are distinct from 0."""
     if module.calls:
         return f"{module.calls:,}"
     if module.removed:
@@ -372,7 +372,7 @@ def call_words(module: ModuleSummary) -> str:
 
 
 def _last_part(module: ModuleSummary) -> str:
-    """What the name of a module adds to that of the one above it; wrappers are named around what they hold."""
+    """The part of a module's name after its parent's. The name of a wrapper encloses that of the wrapped module."""
     around, _, held = module.name.rpartition("(")
     if around.startswith(module.type):
         return f"{around}({held.rpartition('.')[2]}"
@@ -380,7 +380,7 @@ def _last_part(module: ModuleSummary) -> str:
 
 
 def _change(first: Statistics | None, last: Statistics | None, field: str) -> str:
-    """A statistic from first to last."""
+    """The first and the last value of a statistic."""
     before = format_number(getattr(first, field, None))
     after = format_number(getattr(last, field, None))
     return before if before == after else f"{before} -> {after}"

@@ -1,4 +1,4 @@
-"""Lines for people that are no wider than where they are read, and broken between words alone."""
+"""Wraps lines at words to the width of the output."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 _USUAL: Final = 80
 _WORDS: Final = re.compile(r"[^\s\[]*\[[^\]\s]*(?: [^\]\s]+){0,8}\]\S*|\S+")
-"""Words; the type of a tensor, such as "float32[64, 10]", is one."""
+"""Words. The type of a tensor, such as "float32[64, 10]", is one word."""
 
 _HANGING: Final = 4
 
 
 def output_width() -> int:
-    """How many columns there are: what COLUMNS says, those of the terminal, or 80 in a pipe."""
+    """The number of columns: COLUMNS, else that of the terminal, else 80 (a pipe)."""
     return shutil.get_terminal_size((_USUAL, 24)).columns
 
 
 def fitted(line: str, width: int, hanging: int | None = None) -> Iterator[str]:
-    """The line as one or more that are at most `width` columns wide, but for words that are longer themselves.
+    """The line wrapped to `width` columns. Longer words are not broken.
 
     Args:
-        line: any text, as a `Palette` may have marked it.
-        width: the columns there are.
-        hanging: by how much all lines but the first are indented; by default, a little more than the first.
+        line: any text, possibly marked by a `Palette`.
+        width: the number of columns.
+        hanging: the indentation of all lines but the first; by default, a little more than the first.
     """
     if visible_length(line) <= width:
         yield line
@@ -50,7 +50,7 @@ def fitted(line: str, width: int, hanging: int | None = None) -> Iterator[str]:
 
 
 def fitted_command(command: str, width: int, indent: str) -> Iterator[str]:
-    r"""A command that can be copied: where it is too long, each line but the last ends in a backslash."""
+    r"""A command that can be copied. If it is too long, each line but the last ends in a backslash."""
     lines = list(fitted(f"{indent}{command}", width - 2))
     yield from (f"{line} \\" for line in lines[:-1])
     yield lines[-1]

@@ -1,4 +1,4 @@
-"""Rows as aligned columns of plain text. No cell is ever cut: names stay whole for search and pipes."""
+"""Formats rows as aligned columns of plain text. Cells are never cut, so names can be searched and piped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _CONTINUED: Final = "    "
 _WIDEST: Final = 200
-"""Columns get no wider than this: one long name must not make all rows as long."""
+"""The maximum width of a column in alignment, so that one long name does not widen all rows."""
 
 
 def format_table(
@@ -23,11 +23,11 @@ def format_table(
 
     Args:
         header: the titles of the columns.
-        rows: as many cells each.
-        sides: a letter for each column: "r" for one that is aligned to the right, "l" to the left.
-        width: of how many columns of text there is room; each row, and the header, goes on in another line with the
-            columns that have none left. None for any width.
-        break_before: the column that is first in another line, if there have to be several.
+        rows: rows with the same number of cells.
+        sides: a letter per column: "r" to align right, "l" to align left.
+        width: the number of columns of text available. Rows and header are continued on further lines if they are
+            wider. None for no limit.
+        break_before: the column that begins the second line, if there are several lines.
     """
     widths = _widths(header, rows)
     lines = []
@@ -45,7 +45,7 @@ def format_table(
 def lines_of_a_row(
     header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, break_before: int | None = None
 ) -> int:
-    """In how many lines `format_table` puts a row, and the header."""
+    """The number of lines that `format_table` needs for a row."""
     return len(_groups(_widths(header, rows), width, break_before))
 
 
@@ -54,7 +54,7 @@ def _widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _groups(widths: Sequence[int], width: int | None, break_before: int | None) -> list[tuple[int, int]]:
-    """The columns that stand in one line: from which to before which."""
+    """The columns on each line, as half-open ranges."""
     if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
         return [(0, len(widths))]
     groups: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Numbers with their units, short enough to compare down a column."""
+"""Formats numbers with units, short enough to compare in a column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def format_duration(duration_us: float) -> str:
-    """Microseconds in the unit that suits them: "80 us", "28.3 ms", "1.10 s", "2 min 5 s", "3 h 2 min"."""
+    """Microseconds in a suitable unit: "80 us", "28.3 ms", "1.10 s", "2 min 5 s", "3 h 2 min"."""
     if duration_us < 999.5:
         return f"{duration_us:.0f} us"
     if duration_us < 999_950:
@@ -26,19 +26,19 @@ def format_duration(duration_us: float) -> str:
 
 
 def format_number(number: Number | None) -> str:
-    """A statistic in four significant digits; "-" where there is none."""
+    """A statistic with four significant digits; "-" for None."""
     if number is None:
         return "-"
     return f"{number:.4g}" if isinstance(number, float) else str(number)
 
 
 def format_count(count: int, noun: str) -> str:
-    """A number of things: "1 step", "1,200 steps"."""
+    """A count with its noun: "1 step", "1,200 steps"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_size(size_bytes: int) -> str:
-    """Bytes in the unit that suits them: "812 bytes", "24.3 kB", "148.6 MB", "1.2 GB"."""
+    """Bytes in a suitable unit: "812 bytes", "24.3 kB", "148.6 MB", "1.2 GB"."""
     if size_bytes < 1000:
         return format_count(size_bytes, "byte")
     size = size_bytes / 1e3
@@ -50,7 +50,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_ranks(ranks: Sequence[int]) -> str:
-    """Ranks in words, neighbours as ranges: "rank 0", "ranks 0-3, 7"."""
+    """Ranks in words, with consecutive ones as ranges: "rank 0", "ranks 0-3, 7"."""
     spans: list[list[int]] = []
     for rank in ranks:
         if spans and rank == spans[-1][1] + 1:

@@ -1,1 +1,1 @@
-"""Follows a run that is still going."""
+"""Follows a run in progress."""

@@ -1,4 +1,4 @@
-"""A run that is still going: what its files say so far, each record read once."""
+"""Reads a run in progress. Each record is read once."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from proxy_trace.reading.trace import TraceFile
 
 _RECENT: Final = 60
-"""So many values of a loss are shown."""
+"""The number of values of a loss that are shown."""
 
 _MOST_LINES: Final = 6
 _SILENT_S: Final = 20.0
-"""A process that has not written for so long is looked for; one that was killed does not say that it has ended."""
+"""After this time without writes, check whether the process still exists. A killed process does not record its end."""
 
 
 class Numbers(NamedTuple):
     """The latest numbers of a process.
 
     Attributes:
-        step: how many steps have ended.
-        losses: the last values of each loss, by where the backward pass began, oldest first.
+        step: the number of completed steps.
+        losses: the last values of each loss, by the place of the backward pass, oldest first.
         rates: the learning rates of each optimizer.
     """
 
@@ -45,15 +45,15 @@ class Numbers(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a run says so far.
+    """The state of a run so far.
 
     Attributes:
         run: its header.
-        processes: how many processes have written.
-        duration_us: how long it has been going.
-        numbers: of the process that has made most steps.
+        processes: the number of processes that have written.
+        duration_us: how long it has been running.
+        numbers: of the process with the most steps.
         findings: what looks wrong so far.
-        end: how it ended; "" if it still goes on.
+        end: how it ended; "" if it is still running.
     """
 
     run: events.Run
@@ -65,10 +65,10 @@ class Snapshot(NamedTuple):
 
 
 class GrowingRun:
-    """Reads what the processes of a run write, as they write it."""
+    """Reads the files of a run while they are written."""
 
     def __init__(self, path: Path, choice: Choice) -> None:
-        """Follow the run at `path`, of a logdir the newest one. Only findings of `choice` are told.
+        """Follow the run at `path`; the newest one if it is a logdir. Only findings in `choice` are reported.
 
         Raises:
             TraceError: if there is no trace.
@@ -79,10 +79,10 @@ class GrowingRun:
         self._files: dict[Path, _GrowingFile] = {}
 
     def read_on(self) -> Snapshot:
-        """Read what has been written since the last time.
+        """Read what has been written since the last call.
 
         Raises:
-            TraceError: if the file system refuses.
+            TraceError: if a file cannot be read.
         """
         trace = Trace.open(self._folder)
         for file in trace.files:
@@ -101,7 +101,7 @@ class GrowingRun:
             len(files),
             max(process.duration_us for process in evidence.processes),
             leading.numbers,
-            # A file that is still written to has no end yet.
+            # A file that is still being written has no end yet.
             [each for each in findings if each.code != INCOMPLETE.code],
             leading.end if has_ended else "",
         )
@@ -124,7 +124,7 @@ class _GrowingFile:
         return bool(self.end)
 
     def read_on(self) -> None:
-        """Take what has been written."""
+        """Process the new records."""
         is_silent = True
         for event in self._reading.written_since():
             is_silent = False
@@ -137,7 +137,7 @@ class _GrowingFile:
             self.end = "killed"
 
     def evidence(self) -> ProcessEvidence:
-        """What the checks look at."""
+        """The evidence for the checks."""
         return self._collector.finish()
 
     def _take(self, event: events.AnyEvent) -> None:
@@ -167,7 +167,7 @@ class _GrowingFile:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether there is a process of that number here. Where that cannot be known, there is."""
+    """Whether a process with this number exists on this machine. True if unknown."""
     if os.name != "posix":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a run says so far, as lines: all of it for a terminal, and what is new for a pipe."""
+"""Shows a run in progress as text: the whole state on a terminal, news in a pipe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDS: Final = {
 
 
 def screen_lines(snapshot: Snapshot, palette: Palette) -> Iterator[str]:
-    """Everything, for a terminal that shows it anew each time."""
+    """The whole state, for a terminal that redraws it."""
     run, numbers = snapshot.run, snapshot.numbers
     yield palette.paint(shlex.join([run.script, *run.argv]), "bold")
     processes = f", {snapshot.processes} processes" if snapshot.processes > 1 else ""
@@ -51,7 +51,7 @@ def screen_lines(snapshot: Snapshot, palette: Palette) -> Iterator[str]:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """How far it has come, in one line."""
+    """The progress, in one line."""
     numbers = snapshot.numbers
     words = [f"{format_duration(snapshot.duration_us)}: {format_count(numbers.step, 'step')}"]
     words += [f"loss {_number(values[-1])} ({place})" for place, values in numbers.losses.items()]
@@ -60,7 +60,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def new_findings(before: Iterable[Finding], now: Iterable[Finding]) -> list[Finding]:
-    """What looks wrong now and did not before, notes aside."""
+    """The findings in `now` that are not in `before`, without notes."""
     known = {(finding.code, finding.name) for finding in before}
     return [each for each in now if each.severity != NOTE and (each.code, each.name) not in known]
 
@@ -90,7 +90,7 @@ def _rates(rates: Sequence[float]) -> str:
 
 
 def _bars(values: Iterable[float]) -> str:
-    """A line of bars, the highest for the largest value; a cross for one that is not finite."""
+    """A line of bars, the highest for the largest value; a cross for a non-finite value."""
     values = list(values)
     finite = [value for value in values if math.isfinite(value)]
     lowest, highest = min(finite, default=0.0), max(finite, default=0.0)

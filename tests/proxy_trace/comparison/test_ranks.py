@@ -116,8 +116,8 @@ def test_where_there_are_fingerprints_they_decide(write_rank: Callable[..., Path
         pytest.param(
             [fingerprint(1), fingerprint(1)], True, "same at the start", id="alike: they never agreed after it"
         ),
-        pytest.param([fingerprint(1), fingerprint(2)], False, "other at the start", id="differently"),
-        pytest.param([statistics(1.0), statistics(1.0)], False, "how it started is not known", id="unknown how"),
+        pytest.param([fingerprint(1), fingerprint(2)], False, "different at the start", id="differently"),
+        pytest.param([statistics(1.0), statistics(1.0)], False, "values at the start are unknown", id="unknown how"),
     ],
 )
 def test_before_ranks_are_said_never_to_have_agreed_it_is_asked_how_they_started(
@@ -131,7 +131,7 @@ def test_before_ranks_are_said_never_to_have_agreed_it_is_asked_how_they_started
     assert [each.name for each in differences] == ["net.weight"]
     assert len(found.drifted) + len(found.never_agreed) == 1
     assert words in text_of(path)
-    is_known_to_differ = words == "other at the start"
+    is_known_to_differ = words == "different at the start"
     assert ("Parameters that never agreed (initialised differently, or" in text_of(path)) is is_known_to_differ
 
 

@@ -294,7 +294,7 @@ def test_runs_of_which_one_calls_its_model_once_more_do_not_agree(
     assert (found.agrees, found.differences) == (False, [])
     assert [(each.first_step, each.calls) for each in found.calls] == [(step, [5, 6])]
     text = text_of(found)
-    assert f"The number of calls differs {words}. With --records it is said which." in text
+    assert f"The number of calls differs {words}. --records shows which." in text
     assert "Their values agree after each of the 5 steps compared." in text
 
 

@@ -41,12 +41,12 @@ def baseline_lines(found: BaselineComparison, palette: Palette) -> Iterator[str]
 def _verdict(found: BaselineComparison, palette: Palette) -> str:
     count = len(found.baselines)
     if not found.outliers:
-        return palette.paint(f"Nothing lies outside what the {count} baselines give.", "green")
-    chance = f"A run that differs in its seed alone is named with a probability of at most 1 in {count + 1}, and "
-    chance += "for values that are spread about normally of less than 1 in 100."
+        return palette.paint(f"Nothing is outside the range of the {count} baselines.", "green")
+    chance = f"A run that differs only in its seed is reported with a probability of at most 1 in {count + 1}; "
+    chance += "if its values are normally distributed, of less than 1 in 100."
     number = len(found.outliers)
-    values = "1 value lies" if number == 1 else f"{number:,} values lie"
-    return palette.paint(f"{values} outside what the {count} baselines give.", "red") + f" {chance}"
+    values = "1 value is" if number == 1 else f"{number:,} values are"
+    return palette.paint(f"{values} outside the range of the {count} baselines.", "red") + f" {chance}"
 
 
 def _table(found: BaselineComparison, palette: Palette) -> Iterator[str]:

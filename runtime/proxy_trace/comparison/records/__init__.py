@@ -1,1 +1,1 @@
-"""Compares two runs record by record: where they part first, and how far they go apart from there."""
+"""Compares two runs record by record: where they first differ, and how far they diverge from there."""

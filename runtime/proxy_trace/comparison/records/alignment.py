@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from proxy_trace.comparison.records.side import Key, Record
 
 LOOK_AHEAD: Final = 1 << 13
-"""How many records lie at most between two that are taken for each other and the place where the streams parted."""
+"""The maximum number of records between the point where the streams diverge and the one where they match again."""
 
 _FIRST_WINDOW: Final = 32
 _GROWTH: Final = 4
 _MATCHES: Final = 4
-"""So many records must match one after another for two streams to be at the same place again."""
+"""The number of consecutive records that must match before the streams count as aligned again."""
 
 _CANDIDATES: Final = 8
 
 
 class Apart(NamedTuple):
-    """What lies between two places at which the streams match: records that only one of them has there."""
+    """What lies between two places where the streams match: the records of each that the other lacks there."""
 
     first: list[Record]
     second: list[Record]
 
 
 class Aligner:
-    """Two streams of records, side by side."""
+    """Aligns two streams of records."""
 
     def __init__(self, first: Iterator[Record], second: Iterator[Record]) -> None:
         self._streams = (first, second)
         self._ahead: tuple[deque[Record], deque[Record]] = (deque(), deque())
 
     def __iter__(self) -> Iterator[tuple[Record, Record] | Apart]:
-        """Yield pairs of records that stand for each other, and what lies between; up to the end of one stream."""
+        """Yield pairs of matching records, and what lies between them, up to the end of one stream."""
         first, second = self._streams
         ahead_first, ahead_second = self._ahead
         while True:
@@ -57,17 +57,17 @@ class Aligner:
             ahead_second.appendleft(other)
 
     def rest(self, number: int) -> Iterator[Record]:
-        """What is left of the first stream (0) or of the second (1) when the other has ended."""
+        """The rest of the first stream (0) or the second (1), after the other has ended."""
         ahead = self._ahead[number]
         while ahead:
             yield ahead.popleft()
         yield from self._streams[number]
 
     def _apart(self) -> Apart:
-        """Take from both streams what lies before the nearest place at which they match again.
+        """Take the records before the next match from both streams.
 
-        The window grows with the distance, so the time that this takes is in proportion to what is taken. If there is
-        no such place within the look-ahead, all that was looked at is taken.
+        The window grows with the distance, so the time is proportional to the number of records taken. If there is no
+        match within the look-ahead, all records in it are taken.
         """
         window = _FIRST_WINDOW
         while True:
@@ -85,18 +85,18 @@ class Aligner:
         )
 
     def _fill(self, number: int, window: int) -> bool:
-        """Look `window` records ahead in a stream, if it has as many; whether it has fewer."""
+        """Buffer the next `window` records of a stream. Returns whether it has fewer."""
         ahead = self._ahead[number]
         ahead.extend(islice(self._streams[number], max(0, window - len(ahead))))
         return len(ahead) < window
 
 
 def _nearest_match(keys: Sequence[Sequence[Key]], has_ended: Sequence[bool]) -> tuple[int, int] | None:
-    """How many keys to leave out of each so that those behind match, as few as possible; None if they never do.
+    """How many keys to skip in each stream to reach the nearest match; None if there is none.
 
     Args:
-        keys: those of the first stream, and those of the second.
-        has_ended: whether the keys are all that is left of their stream, so that there fewer matches will do.
+        keys: the keys of the first stream and of the second.
+        has_ended: whether the keys are the rest of the stream. Fewer matches are then enough.
     """
     first, second = keys
     positions: dict[Key, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Compares two runs of a script record by record, and says where they part first."""
+"""Compares two runs of a script record by record, and finds where they first differ."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ _PROGRESS_INTERVAL: Final = 1 << 14
 
 
 class RecordComparison(msgspec.Struct):
-    """What comparing two runs record by record found.
+    """The result of comparing two runs record by record.
 
     Attributes:
-        runs: the two.
-        ranks: the ranks that both have.
-        records: how many pairs of records were compared.
-        partings: where the runs part: settings of torch's first of all, then the first of each kind, as they come. The
-            first of these is where to look.
-        counts: how many records part, by kind of parting.
-        series: how far the outputs, gradients, parameters and buffers of each module went apart.
-        by_statistics: of how many parameters and buffers a trace has no fingerprints, so that their extremes and norms
-            were compared.
-        renamed: modules that were taken for each other under different names: in the first run, in the second.
-        only_in: for each of the two runs, the modules that the other lacks, without those below them.
-        limits: what was not compared, a sentence each.
+        runs: the two runs.
+        ranks: the ranks that both runs have.
+        records: the number of pairs of records compared.
+        partings: the places where the runs part: torch settings, then the first parting of each kind, in order. Start
+            with the first.
+        counts: the number of partings of each kind.
+        series: how far the outputs, gradients, parameters and buffers of each module diverge.
+        by_statistics: the number of parameters and buffers without fingerprints in one of the traces, whose minimum,
+            maximum and norm were compared.
+        renamed: modules matched under different names: in the first run, in the second.
+        only_in: for each run, the topmost modules that the other lacks.
+        limits: what was not compared, in a few words each.
     """
 
     runs: list[ComparedRun]
@@ -80,12 +80,12 @@ class RecordComparison(msgspec.Struct):
 
     @property
     def agrees(self) -> bool:
-        """Whether the runs part nowhere, as far as they were compared."""
+        """Whether no parting was found."""
         return not self.partings
 
 
 class PartialComparison(msgspec.Struct):
-    """What comparing one file of each run found: fields as in `RecordComparison`; `ends` and `last_steps` of both."""
+    """The result of comparing one file of each run. Fields as in `RecordComparison`; `ends`, `last_steps` of both."""
 
     records: int
     partings: list[Parting]
@@ -106,21 +106,21 @@ def compare_records(
     is_chosen: Callable[[str], bool] | None = None,
     workers: Workers | None = None,
 ) -> RecordComparison:
-    """Read two runs side by side, record for record and rank for rank.
+    """Read two runs side by side, record by record and rank by rank.
 
-    Memory grows with the model, not with the runs.
+    Memory grows with the model, not with the length of the runs.
 
     Args:
-        first: a run.
-        second: the one to compare it with.
-        steps: compare records of these steps only; None for all, and for what there was before.
-        is_chosen: compare records only that name something of which this is true; None for all.
-        workers: who reads the files; this process alone if it is None.
+        first: the first run.
+        second: the second run.
+        steps: compare only records of these steps; None for all, and for what precedes the first call.
+        is_chosen: compare only records with a name for which this is true; None for all.
+        workers: reads the files; if None, this process does.
 
     Raises:
-        SameRunError: if the two are one.
-        NothingAlikeError: if no record of one stands for a record of the other.
-        TraceError: if the file system refuses.
+        SameRunError: if both are the same run.
+        NothingAlikeError: if no record of one matches a record of the other.
+        TraceError: if a file cannot be read.
     """
     if {file.path.absolute() for file in first.files} & {file.path.absolute() for file in second.files}:
         raise SameRunError(first.path, second.path, first.files[0].run.run)
@@ -135,7 +135,7 @@ def compare_records(
 
 
 class FilePair(NamedTuple):
-    """One process of each run, and what of them is to be compared: as in `compare_records`."""
+    """One process of each run, and what to compare, as in `compare_records`."""
 
     files: tuple[TraceFile, TraceFile]
     steps: StepRange | None = None
@@ -143,7 +143,7 @@ class FilePair(NamedTuple):
 
 
 def compare_files(pair: FilePair, report: Report) -> PartialComparison:
-    """Compare one process of each run; `report` is called now and then with the bytes read since the last time."""
+    """Compare one process of each run. `report` is called repeatedly with the bytes read since the previous call."""
     files, steps, is_chosen = pair
     scans = [scan(file) for file in files]
     names = [each.names for each in scans]
@@ -155,7 +155,7 @@ def compare_files(pair: FilePair, report: Report) -> PartialComparison:
     if len(others[0]) == len(others[1]) == 1:
         threads.append((others[0][0], others[1][0]))
     elif any(others):
-        limits.append("what threads besides the main one recorded: nothing tells which of them stand for each other")
+        limits.append("records of threads other than the main one: these threads cannot be matched")
     comparer = _FileComparer(correspondence, names, files[0].run.rank, has_gaps=recorded.has_gaps)
     for of_first, of_second in threads:
         sides = [
@@ -179,7 +179,7 @@ def _wanted(
     steps: StepRange | None,
     is_chosen: Callable[[str], bool] | None,
 ) -> Callable[[Any], bool] | None:
-    """What says whether a record is compared; None if all are."""
+    """A test of whether to compare a record; None if all are compared."""
     if is_in_both is None and steps is None and is_chosen is None:
         return None
 
@@ -205,11 +205,11 @@ _KINDS: Final[dict[type, str]] = {
 
 
 _WITH_VALUES: Final = frozenset({events.ReturnModule, events.CallFunction, events.CallMethod, events.GetAttr})
-"""What has statistics only if they are asked for."""
+"""Records that have statistics only if requested."""
 
 
 class _FileComparer:
-    """Collects what differs between two files."""
+    """Collects the differences between two files."""
 
     def __init__(self, correspondence: Correspondence, names: Sequence[Names], rank: int, *, has_gaps: bool) -> None:
         self._correspondence = correspondence
@@ -231,7 +231,7 @@ class _FileComparer:
         self._lacks_values = False
 
     def compare(self, sides: list[Side], report: Report) -> None:
-        """Read the records of a thread of each."""
+        """Read the records of one thread of each file."""
         self._sides = sides
         self._open = None
         aligner = Aligner(sides[0].records(), sides[1].records())
@@ -254,7 +254,7 @@ class _FileComparer:
         self._tail(aligner)
         if not self._ends:
             self._limits += [
-                f"{format_count(side.reading.left_out, 'line')} of the {name} run that are no records of this version"
+                f"{format_count(side.reading.left_out, 'line')} of the {name} run that are not records of this version"
                 for name, side in zip(("first", "second"), sides, strict=True)
                 if side.reading.left_out
             ]
@@ -262,7 +262,7 @@ class _FileComparer:
         self._last_steps = self._last_steps or [side.last_step for side in sides]
 
     def result(self, limits: list[str]) -> PartialComparison:
-        """What was found."""
+        """The result."""
         modules = self._correspondence.modules
         names = {
             numbers[id_]: module.name
@@ -286,10 +286,10 @@ class _FileComparer:
             last_steps=self._last_steps,
         )
 
-    # Records that stand for each other
+    # Matching records
 
     def _pair(self, one: Record, other: Record) -> None:
-        """Two records that do not say the same in every field."""
+        """Compare two matching records that are not identical."""
         if _is_configuration(one):
             self._configure(([one], [other]))
             return
@@ -306,7 +306,7 @@ class _FileComparer:
             self._tell_first(kind, (one, other), found[0].what, found[0].in_words())
 
     def _measure(self, record: Record, found: Sequence[PairDifference]) -> None:
-        """Note how far apart the values are; `record` is that of the first run."""
+        """Record how far the values are apart. `record` is that of the first run."""
         event = record[1]
         kind = _KINDS.get(type(event))
         if kind is None:
@@ -323,7 +323,7 @@ class _FileComparer:
                 self._distances.note(kind, module, step_of(record), distance_of(each.first, each.second))
 
     def _configure(self, records: Sequence[Sequence[Record]]) -> None:
-        """Settings that the runs have, or have changed to."""
+        """Compare torch settings that the runs have, or have changed to."""
         for number, of_run in enumerate(records):
             for record in of_run:
                 self._settings.note(number, record[1])
@@ -332,7 +332,7 @@ class _FileComparer:
             self._counts[CONFIGURATION] += 1
             self._tell(CONFIGURATION, latest, found.name, found.values)
 
-    # Records that stand for none of the other run
+    # Records without a match
 
     def _apart(self, apart: Apart) -> None:
         settings = [[each for each in of_run if _is_configuration(each)] for of_run in apart]
@@ -346,7 +346,7 @@ class _FileComparer:
             kind = ORDER if keys[0] == keys[1] else CALL
             self._counts[kind] += max(map(len, rest))
             one, other = rest[0][0], rest[1][0]
-            if kind == ORDER:  # The same call in both.
+            if kind == ORDER:  # Both runs make the same call.
                 other = next(each for each in rest[1] if each[0] == one[0])
             self._tell_first(kind, (one, other))
             self._open = None
@@ -355,7 +355,7 @@ class _FileComparer:
             self._one_has_more(number, rest[number][0], keys[number])
 
     def _one_has_more(self, number: int, record: Record, keys: Counter[Key]) -> None:
-        """What only one run has; if the other had just that a little before, it is the order that is another."""
+        """Record what only one run has. If the other had exactly that shortly before, only the order differs."""
         lacking, size = self._open, sum(keys.values())
         if lacking is not None and lacking.number != number and lacking.keys == keys:
             self._counts[MORE] -= size
@@ -373,7 +373,7 @@ class _FileComparer:
         self._open = _Lacking(parting, number, keys, step_of(record))
 
     def _go_on(self, records: tuple[Record, Record]) -> None:
-        """The runs go on together: this is what the one does that lacks something."""
+        """The runs continue together. The next record of the one that lacked something completes the parting."""
         assert self._open is not None
         parting, other = self._open.parting, 1 - self._open.number
         if parting is not None and parting.records[other] is None:
@@ -382,9 +382,9 @@ class _FileComparer:
             self._open = None
 
     def _tail(self, aligner: Aligner) -> None:
-        """What one run still has when the other has ended.
+        """Record what one run still has after the other has ended.
 
-        It is a difference if that one came to an orderly end, after as many steps: then it had the time to do the same.
+        It is a difference if the other ended normally, after as many steps.
         """
         for number, side in enumerate(self._sides):
             ended = self._sides[1 - number]
@@ -405,12 +405,12 @@ class _FileComparer:
                 f"from step {step_of(first):,}: the {names[1 - number]} run ended there ({how})"
             )
 
-    # Telling
+    # Partings
 
     def _tell_first(
         self, kind: str, records: Sequence[Record | None], what: str = "", values: Sequence[str] = ()
     ) -> Parting | None:
-        """Tell of a parting if it is the first of its kind."""
+        """Record a parting if it is the first of its kind."""
         if kind in self._kinds:
             return None
         self._kinds.add(kind)
@@ -439,7 +439,7 @@ class _FileComparer:
         return parting
 
     def _count_without_bits(self) -> int:
-        """Of how many parameters and buffers that both have one of the traces has no fingerprints."""
+        """The number of parameters and buffers in both runs without fingerprints in one of them."""
         known: list[dict[int, bool]] = [
             {numbers[id_]: has_bits(tensor.statistics) for id_, tensor in of_file.tensors.items() if tensor.statistics}
             for numbers, of_file in zip(self._correspondence.tensors, self._names, strict=True)
@@ -448,7 +448,7 @@ class _FileComparer:
 
 
 class _Lacking(NamedTuple):
-    """What one run has (`number`: 0 for the first) from `step` on, and the other lacks; `parting` if this was told."""
+    """What run `number` (0 or 1) has from `step` on and the other lacks; `parting` if it was recorded."""
 
     parting: Parting | None
     number: int
@@ -466,7 +466,7 @@ def _merged(
     parts: Sequence[PartialComparison],
     left_out: Sequence[Sequence[TraceFile]],
 ) -> RecordComparison:
-    """What was found in all ranks together."""
+    """Merge the results of all ranks."""
     partings: list[Parting] = []
     seen: set[tuple[str, str]] = set()
     every = sorted((each for part in parts for each in part.partings), key=lambda each: (each.step, each.rank))

@@ -1,4 +1,4 @@
-"""Which modules, parameters and buffers of two runs stand for each other: those of one name, and those renamed."""
+"""Matches the modules, parameters and buffers of two runs: by name, or by position if they were renamed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Numbers(dict[int, int]):
-    """By the id that something has in one file, the number that it has in both. What nothing defines keeps its id."""
+    """A mapping from ids in one file to numbers shared by both files. An id without a definition is its own number."""
 
     def __missing__(self, id_: int) -> int:
         return -id_
@@ -25,12 +25,12 @@ class Correspondence(NamedTuple):
     """How the ids of two files correspond.
 
     Attributes:
-        modules: for each file, the numbers of its modules: the same for two that stand for each other.
+        modules: for each file, the numbers of its modules. Matching modules have the same number.
         tensors: the same for parameters and buffers.
-        renamed: the modules that are taken for each other under different names, the topmost of them alone.
-        only_in: for each file, the modules that the other lacks, the topmost of them alone.
-        first_names: by the name of a module, parameter or buffer in the second file, its name in the first, where that
-            is another.
+        renamed: the topmost modules matched under different names.
+        only_in: for each file, the topmost modules that the other lacks.
+        first_names: by name of a module, parameter or buffer in the second file, its name in the first, if that
+            differs.
     """
 
     modules: tuple[Numbers, ...]
@@ -41,9 +41,9 @@ class Correspondence(NamedTuple):
 
 
 def find_correspondence(first: Names, second: Names) -> Correspondence:
-    """Match modules and tensors by name; what is left by its place: same type and size below the same module."""
+    """Match modules and tensors by name, and the rest by position: same type and size below the same module."""
     trees = _Tree(first), _Tree(second)
-    second_names = _match(*trees)  # By the name in the first.
+    second_names = _match(*trees)  # By name in the first file.
     first_names = {other: name for name, other in second_names.items()}
     renamed_tensors = _renamed_tensors(first, second, first_names)
     modules = _numbered(
@@ -68,7 +68,7 @@ def find_correspondence(first: Names, second: Names) -> Correspondence:
 
 
 def _numbered(*of_files: Iterable[tuple[int, str]]) -> tuple[Numbers, ...]:
-    """A number for each id of each file, the same for ids that have the same name."""
+    """Assign a number to each id of each file. Ids with the same name get the same number."""
     numbers: dict[str, int] = {}
     return tuple(
         Numbers({0: 0, **{id_: numbers.setdefault(name, len(numbers) + 1) for id_, name in of_file}})
@@ -77,7 +77,7 @@ def _numbered(*of_files: Iterable[tuple[int, str]]) -> tuple[Numbers, ...]:
 
 
 class _Tree:
-    """The modules of a file by name, and what is below each."""
+    """The modules of a file by name, and their submodules."""
 
     def __init__(self, names: Names) -> None:
         parents = without_cycles(
@@ -95,7 +95,7 @@ class _Tree:
 
 
 def _match(first: _Tree, second: _Tree) -> dict[str, str]:
-    """By the name in the first file, the name in the second."""
+    """The names of matching modules in the second file, by name in the first."""
     matched = {name: name for name in first.by_name if name in second.by_name}
     taken = set(matched)
     pending = [("", ""), *matched.items()]
@@ -111,7 +111,7 @@ def _match(first: _Tree, second: _Tree) -> dict[str, str]:
 
 
 def _pairs(mine: Sequence[Module], others: Sequence[Module]) -> Iterable[tuple[Module, Module]]:
-    """Modules below one module: those of one last name, then, in their order, those of one type and size."""
+    """Pair the submodules of two matching modules: by last name, then in order by type and size."""
     by_last = {_last(each.name): each for each in others}
     left: list[Module] = []
     used: set[str] = set()
@@ -133,7 +133,7 @@ def _pairs(mine: Sequence[Module], others: Sequence[Module]) -> Iterable[tuple[M
 
 
 def _renamed_tensors(first: Names, second: Names, first_names: dict[str, str]) -> dict[str, str]:
-    """By the name of a parameter or buffer in the second file, its name in the first, where that is another."""
+    """By name of a parameter or buffer in the second file, its name in the first, if that differs."""
     there = {tensor.name for tensor in first.tensors.values()}
     found = {}
     for tensor in second.tensors.values():
@@ -147,7 +147,7 @@ def _renamed_tensors(first: Names, second: Names, first_names: dict[str, str]) -
 
 
 def _topmost_renamed(changed: dict[str, str], second: _Tree) -> list[tuple[str, str]]:
-    """The pairs of names of which it is not only the name of what they are part of that has changed."""
+    """The pairs of names that differ in more than the name of the enclosing module."""
     return [
         (there, name)
         for name, there in changed.items()

@@ -1,4 +1,4 @@
-"""How far two runs have gone apart, by module and step: relative differences of norms."""
+"""Measures how far two runs diverge, by module and step, as relative differences of norms."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ KINDS: Final = (OUTPUT, GRADIENT, PARAMETER, BUFFER)
 
 MOST_SERIES: Final = 1 << 12
 MOST_SPANS: Final = 64
-"""Into so many spans of steps a run is divided at most."""
+"""The maximum number of spans of steps."""
 
 UNKNOWN: Final = math.inf
-"""The distance of values of which a norm is not finite, and of those that only one run has."""
+"""The distance if a norm is not finite, or if only one run has the values."""
 
 
 class Distance(msgspec.Struct):
-    """How far apart something is in a span of steps.
+    """A distance in a span of steps.
 
     Attributes:
         first_step: the first step of the span.
         last_step: the last.
-        largest: the largest relative difference of the norms in it; 0 where only the bits differ, "inf" where a norm is
-            not finite.
-        records: how many records had other values.
+        largest: the largest relative difference of norms in the span; 0 if only bits differ, "inf" if a norm is not
+            finite.
+        records: the number of records with different values.
     """
 
     first_step: int
@@ -42,14 +42,14 @@ class Distance(msgspec.Struct):
 
 
 class Series(msgspec.Struct):
-    """How far the outputs, gradients, parameters or buffers of a module went apart in the course of a run.
+    """How far the outputs, gradients, parameters or buffers of a module diverge during a run.
 
     Attributes:
-        rank: in which rank.
+        rank: the rank.
         module: the module's name in the first run.
         kind: one of `KINDS`.
-        first_step: the first step in which something differed; -1 for before the first call.
-        distances: for each span of steps in which something differed, ascending.
+        first_step: the first step with a difference; -1 for before the first call.
+        distances: the spans of steps with differences, in order.
     """
 
     rank: int
@@ -60,7 +60,7 @@ class Series(msgspec.Struct):
 
 
 class Distances:
-    """Collects them, in memory that is bounded for any number of steps and modules."""
+    """Collects distances, in memory that is bounded for any number of steps and modules."""
 
     def __init__(self) -> None:
         self.left_out = 0
@@ -70,7 +70,7 @@ class Distances:
         self._last_step = 0
 
     def note(self, kind: str, module: int, step: int, distance: float) -> None:
-        """Values of a kind, of a module (by its number), differ in a step."""
+        """Note that values of a kind, of a module (by number), differ in a step."""
         key = kind, module
         series = self._series.get(key)
         if series is None:
@@ -89,7 +89,7 @@ class Distances:
         series[span] = (max(largest, distance), records + 1)
 
     def series(self, rank: int, names: dict[int, str]) -> list[Series]:
-        """What was collected, those that differed first before the others; `names` are those of the modules."""
+        """The series, by the first step with a difference. `names` are those of the modules."""
         found = [
             Series(rank, names.get(module, ""), kind, self._first_steps[kind, module], self._spans(spans))
             for (kind, module), spans in self._series.items()
@@ -119,7 +119,7 @@ class Distances:
 
 
 def distance_of(first: Statistics | None, second: Statistics | None) -> float:
-    """The relative difference of two norms: 0 for the same, 1 where one is 0, `UNKNOWN` where one is not finite."""
+    """The relative difference of two norms: 0 if equal, 1 if one is 0, `UNKNOWN` if one is not finite."""
     one, other = _norm(first), _norm(second)
     if one is None or other is None:
         return UNKNOWN

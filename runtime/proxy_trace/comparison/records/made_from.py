@@ -1,4 +1,4 @@
-"""What the value in a record came from, as the records right before it tell."""
+"""Finds what a recorded value was computed from, using the records just before."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _INPUTS: Final = 6
 
 
 def made_from(event: Any, side: Side) -> list[str]:
-    """What the value in a record came from, the nearest first; nothing if it holds none, or that is not known.
+    """What the value in a record was computed from, nearest first; empty if it holds none, or if unknown.
 
-    Of a call its inputs, of what a module puts out what made it; of a gradient the backward pass; of an update the
-    optimizer's step, and the gradient that it found.
+    For a call, its inputs; for the output of a module, the call that computed it; for a gradient, the backward pass;
+    for an update, the optimizer's step, and the gradient it used.
     """
     if isinstance(event, events.StateTensor):
         return []
@@ -39,7 +39,7 @@ def made_from(event: Any, side: Side) -> list[str]:
 
 
 def _of_state(event: events.Gradient | events.Update, before: Sequence[object], names: Names) -> list[str]:
-    """What made a gradient, or changed a parameter or buffer."""
+    """What computed a gradient, or changed a parameter or buffer."""
     wanted: type[events.Backward | events.OptimizerStep] = events.Backward
     if isinstance(event, events.Update):
         if event.cause != "step":
@@ -69,7 +69,7 @@ def _inputs_of_call(event: events.ReturnModule, before: Sequence[object], origin
 
 
 def _inputs(descriptions: Sequence[str], numbers: Sequence[int], origins: Origins) -> list[str]:
-    """Where each input came from; its description where that was not seen."""
+    """The origin of each input; its description if the origin was not seen."""
     padded = [*numbers, *[0] * (len(descriptions) - len(numbers))]
     pairs = zip(descriptions[:_INPUTS], padded, strict=False)
     return [
@@ -79,7 +79,7 @@ def _inputs(descriptions: Sequence[str], numbers: Sequence[int], origins: Origin
 
 
 def _origins(before: Iterable[object], names: Names) -> Origins:
-    """What made the tensors that these records are about."""
+    """The origins of the tensors in these records."""
     origins = Origins()
     for event in before:
         if isinstance(event, events.CallFunction):

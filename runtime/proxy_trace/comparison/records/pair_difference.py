@@ -1,4 +1,4 @@
-"""What differs between two records that stand for each other."""
+"""Finds the differences between two matching records."""
 
 from __future__ import annotations
 
@@ -53,30 +53,30 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.SetAttr: ("owner", "value"),
     events.DelAttr: ("owner", "target"),
 }
-"""The fields that say what happened; what is first here is told first."""
+"""The fields that say what happened, in the order in which differences are reported."""
 
 _DESCRIPTIONS: Final = frozenset({"inputs", "outputs", "keywords", "owner"})
-"""Fields that hold names or types of tensors."""
+"""Fields with names or types of tensors."""
 
 _STATISTICS: Final = frozenset({"statistics", "changed_statistics"})
 
 _ADDRESSES: Final = frozenset({"data_ptr", "const_data_ptr", "mutable_data_ptr", "__hash__", "_cdata"})
-"""What gives the place of a tensor in memory, which is another one in each process."""
+"""Methods that return an address in memory, which differs in each process."""
 
 _GETTERS: Final[dict[type, Callable[[Any], Any]]] = {
     **{kind: attrgetter(*fields) for kind, fields in _COMPARED.items()},
-    events.Configuration: id,  # Never the same: both are noted, and what they come to is compared.
+    events.Configuration: id,  # Never equal: the settings are compared elsewhere.
 }
 
 
 class PairDifference(NamedTuple):
-    """What differs first between two records.
+    """A difference between two records.
 
     Attributes:
-        kind: `SHAPE`, `TENSOR` (other ones, or another number), `VALUE` or `CIRCUMSTANCE`.
+        kind: `SHAPE`, `TENSOR` (other tensors, or another number of them), `VALUE` or `CIRCUMSTANCE`.
         what: the field, such as "outputs".
-        first: what it is in the first: `Statistics` where `kind` is `VALUE` and it is statistics that differ.
-        second: what it is in the second.
+        first: its value in the first record. For differing statistics, `kind` is `VALUE` and this is `Statistics`.
+        second: its value in the second.
     """
 
     kind: str
@@ -85,7 +85,7 @@ class PairDifference(NamedTuple):
     second: Any
 
     def in_words(self) -> list[str]:
-        """Both values, as text."""
+        """Both values as text."""
         if all(each is None or isinstance(each, events.Statistics) for each in self[2:]):
             name, words = words_apart([self.first, self.second])
             return [f"{name} {word}".lstrip() for word in words]
@@ -93,22 +93,22 @@ class PairDifference(NamedTuple):
 
 
 class PairComparer:
-    """Compares records that have the same key."""
+    """Compares records with the same key."""
 
     def __init__(self, first_names: Mapping[str, str]) -> None:
-        """Take names that the second run has for those of the first, by `first_names`."""
+        """Set up. `first_names` maps names in the second run to those in the first."""
         self._first_names = first_names
 
     def are_same(self, first: Any, second: Any) -> bool:
-        """Whether two records say the same in every field that is compared, to the letter: most do."""
+        """Whether two records are identical in every compared field. Most are."""
         get = _GETTERS[type(first)]
         return bool(get(first) == get(second))
 
     def differences(self, first: Any, second: Any) -> Iterator[PairDifference]:
-        """What differs: shapes first, then values, then the circumstances."""
+        """The differences: shapes first, then values, then circumstances."""
         for field in _COMPARED[type(first)]:
             one, other = getattr(first, field), getattr(second, field)
-            if field == "groups":  # Of the parameters in them, only the ids stand there.
+            if field == "groups":  # They hold only the ids of parameters.
                 one, other = [each.settings for each in one], [each.settings for each in other]
             if one == other:
                 continue
@@ -120,7 +120,7 @@ class PairComparer:
                     yield PairDifference(_kind_of(field, one, other), field, one, other)
 
     def _in_first(self, field: str, value: Any) -> Any:
-        """A field of the second record with names as the first run has them."""
+        """A field of the second record, with names as in the first run."""
         names = self._first_names
         if not names or field not in (*_DESCRIPTIONS, "value"):
             return value
@@ -132,8 +132,8 @@ class PairComparer:
 
 
 def _values(field: str, event: Any, first: Any, second: Any) -> Iterator[PairDifference]:
-    """Those of one or several statistics that are of other values; none where one of the runs does not tell."""
-    if first is None or second is None:  # Other statistics were asked for, or could be read.
+    """The statistics with different values; none if one run has no statistics."""
+    if first is None or second is None:  # One run did not record them, or could not read them.
         if isinstance(event, events.Gradient):
             yield PairDifference(VALUE, field, first, second)
     elif isinstance(first, events.Statistics):

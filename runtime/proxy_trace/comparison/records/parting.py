@@ -1,4 +1,4 @@
-"""Where two runs part: the record of each, in words that need no trace any more."""
+"""The places where two runs part, with the record of each run in words, independent of the trace."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ MORE: Final = "more"
 
 
 class SeenRecord(msgspec.Struct):
-    """A record of one of the runs.
+    """A record of one run, in words.
 
     Attributes:
         kind: the kind of the record: "call_module", "update", ...
-        module: the module that is called, during whose call it happened, or that has the parameter or buffer.
+        module: the module that is called, that was running, or that has the parameter or buffer.
         name: what is called, read or changed: a module, a function, an attribute, a parameter, a buffer.
-        place: the line of the script; None if the trace does not tell.
-        text: what it says, on one line.
-        made_from: what the value came from, the nearest first: calls with their places, modules, names.
+        place: the line of the script; None if unknown.
+        text: the record, on one line.
+        made_from: what the value was computed from, nearest first: calls with their places, modules, names.
     """
 
     kind: str
@@ -44,23 +44,22 @@ class SeenRecord(msgspec.Struct):
 
 
 class Parting(msgspec.Struct):
-    """A place at which two runs part.
+    """A place where two runs part.
 
     Attributes:
-        kind: what is other: "configuration" (a setting of torch's); "call" (each run does something else); "order"
-            (both do the same, in another order); "more" (one run does what the other does not); "shape"; "tensor"
-            (another tensor went in or came out, or another number of them); "value"; or "circumstance", such as the
-            mode of a module.
-        rank: in which rank.
-        step: how many optimizer steps had ended; -1 for what a model began with, before the first call.
+        kind: what differs: "configuration" (a torch setting); "call" (each run does something else); "order" (both do
+            the same in another order); "more" (one run does what the other does not); "shape"; "tensor" (other tensors,
+            or another number of them); "value"; or "circumstance", such as the mode of a module.
+        rank: the rank.
+        step: the number of completed optimizer steps; -1 for the initial state, before the first call.
         stage: as in the trace.
-        module: the module, by its name in the first run if it has it; "" outside of modules.
+        module: the module, by its name in the first run if possible; "" outside modules.
         name: what is called, read or changed, likewise.
-        what: which part of the record is other, such as "outputs", or the setting.
-        values: what it is in each of the runs, in words.
-        records: the record of each run. Of a parting of kind "more", the run that lacks the record has here what it
-            does next; None if that is nothing.
-        only_in: of a parting of kind "more", which run has the record: 0 for the first, 1 for the second.
+        what: the differing part of the record, such as "outputs", or the setting.
+        values: its value in each run, in words.
+        records: the record of each run. If `kind` is "more", the run that lacks the record has its next record here;
+            None if there is none.
+        only_in: if `kind` is "more", the run that has the record: 0 for the first, 1 for the second.
     """
 
     kind: str
@@ -90,7 +89,7 @@ def see(record: Record, side: Side) -> SeenRecord:
 
 
 def name_of(event: Any, names: Names) -> str:
-    """What a record is about."""
+    """The name of what a record is about."""
     if isinstance(event, (events.CallModule, events.ReturnModule)):
         return names.module_name(event.module)
     if isinstance(event, (events.Gradient, events.Update)):
@@ -107,7 +106,7 @@ def name_of(event: Any, names: Names) -> str:
 
 
 def _location_of(event: Any, called_at: int, names: Names) -> int:
-    """Where a record happened: the return of a module where it was called, a definition where the model was proxied."""
+    """The location of a record: that of the call for the return of a module, of the proxying for a definition."""
     if isinstance(event, events.StateTensor):
         module = names.modules.get(event.module)
         return module.location if module is not None else 0

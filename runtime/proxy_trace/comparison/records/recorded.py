@@ -1,4 +1,4 @@
-"""What both of two runs recorded: a record can be missed only in a run that would have it."""
+"""Finds what both runs recorded. A record can only be missing in a run that would have recorded it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _Sampling: TypeAlias = tuple[int, int]
 
 
 class Recorded:
-    """What both files of a pair record, by the levels, the sampling and the choice of tensors of each."""
+    """What both files of a pair record, given the level, sampling and choice of tensors of each."""
 
     def __init__(self, names: Sequence[Names], correspondence: Correspondence) -> None:
-        """Find out what one of them records and the other does not.
+        """Find out what one file records and the other does not.
 
         Args:
             names: the definitions of the two files.
-            correspondence: which of these stand for each other.
+            correspondence: how they match.
         """
         levels = [_levels(of_file, numbers) for of_file, numbers in zip(names, correspondence.modules, strict=True)]
         highest = [max(of_file.values(), default=2) for of_file in levels]
@@ -51,7 +51,7 @@ class Recorded:
         ) or self._outside != max(highest)
 
     def filter_of(self, number: int) -> Callable[[Any], bool] | None:
-        """What says of a record of the first file (0) or the second (1) whether both record its like; None if all."""
+        """A test of whether both runs record events like one of file `number` (0 or 1); None if they always do."""
         modules, tensors = self._modules[number], self._tensors[number]
         if not (self._levels_differ or self._samplings_differ or self._unwatched):
             return None
@@ -70,16 +70,16 @@ class Recorded:
 
     @property
     def is_partial(self) -> bool:
-        """Whether one of them records calls that the other does not."""
+        """Whether one file records calls that the other does not."""
         return self._levels_differ or self._samplings_differ
 
     @property
     def has_gaps(self) -> bool:
-        """Whether steps are missing in one run that the other has: then nothing can be told from what one lacks."""
+        """Whether one run records steps that the other does not. A missing record then means nothing."""
         return self._samplings_differ
 
     def limits(self) -> list[str]:
-        """What is not compared for it, in words."""
+        """What is therefore not compared, in words."""
         said = []
         if self._levels_differ:
             said.append(
@@ -93,7 +93,7 @@ class Recorded:
         return said
 
     def _has_step(self, step: int) -> bool:
-        """Whether both record a step, if each of their optimizers makes one at a time."""
+        """Whether both record a step, assuming one step per iteration."""
         return all(step < first or (step - first) % every == 0 for first, every in self._samplings)
 
     def _level(self, modules: Numbers, event: Any) -> int:

@@ -1,4 +1,4 @@
-"""What comparing two runs record by record found, as text for people."""
+"""Shows the comparison of two runs by records as text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KIND_WORDS: Final = {
 
 
 def record_lines(found: RecordComparison, palette: Palette) -> Iterator[str]:
-    """The lines of the report: the two runs, where they part first, what else does, and how far they go apart."""
+    """The lines of the report: the two runs, where they first part, other partings, and how far they diverge."""
     yield from head_lines(found.runs, found.ranks, palette)
     yield f"  compared   {format_count(found.records, 'pair')} of records"
     if found.by_statistics:
@@ -63,7 +63,7 @@ def record_lines(found: RecordComparison, palette: Palette) -> Iterator[str]:
 
 
 def verdict(found: RecordComparison) -> str:
-    """In one sentence, whether the runs part, and where first."""
+    """A sentence that says whether the runs part, and where first."""
     if not found.partings:
         return "The runs agree in every record compared."
     others = [parting for parting in found.partings if parting.kind != CONFIGURATION]
@@ -80,7 +80,7 @@ def where(parting: Parting) -> str:
 
 
 def what(parting: Parting) -> str:
-    """The kind of a parting and what it is about, in words."""
+    """The kind and the subject of a parting, in words."""
     words = KIND_WORDS[parting.kind]
     if parting.only_in is not None:
         return f"only the {_NAMES[parting.only_in]} run has {_record_words(parting)} here"
@@ -92,16 +92,16 @@ def what(parting: Parting) -> str:
 
 
 def setting_line(parting: Parting) -> str:
-    """A setting that is another one in each run."""
+    """A torch setting that differs, with its values."""
     step = "" if parting.step <= 0 else f", from step {parting.step:,} on"
     return f"{parting.what}: {' | '.join(parting.values)}{step}"
 
 
 def limit_lines(found: RecordComparison) -> list[str]:
-    """What was not compared, or taken for each other."""
-    lines = [f"taken for each other: {first} | {second}" for first, second in found.renamed[:_SHOWN]]
+    """What was not compared, and what was matched under different names."""
+    lines = [f"matched by position: {first} | {second}" for first, second in found.renamed[:_SHOWN]]
     if len(found.renamed) > _SHOWN:
-        lines.append(f"and {len(found.renamed) - _SHOWN:,} more that have other names")
+        lines.append(f"and {len(found.renamed) - _SHOWN:,} more with different names")
     for name, only in zip(_NAMES, found.only_in, strict=True):
         if only:
             more = f" and {len(only) - _SHOWN:,} more" if len(only) > _SHOWN else ""
@@ -116,7 +116,7 @@ def _record_words(parting: Parting) -> str:
 
 
 def _first_lines(parting: Parting, palette: Palette) -> Iterator[str]:
-    """Both records of a parting, with their lines and what they were made from."""
+    """Both records of a parting, with their lines and origins."""
     for number, record in enumerate(parting.records):
         name = f"  {_NAMES[number]:<7}"
         if record is None:
@@ -146,7 +146,7 @@ def _other_lines(partings: Sequence[Parting], palette: Palette, *, with_rank: bo
 
 
 def _series_lines(series: Sequence[Series], palette: Palette, *, with_rank: bool) -> Iterator[str]:
-    """How far things went apart: rows of modules, columns of steps."""
+    """How far modules diverge: a row per module, a column per span of steps."""
     yield palette.paint("How far apart (relative difference of norms)", "bold")
     spans = sorted({(each.first_step, each.last_step) for of_one in series for each in of_one.distances})
     shown = (
@@ -175,7 +175,7 @@ def _without(row: list[str], column: int) -> list[str]:
 
 
 def step_words(step: int) -> str:
-    """A step, "start" for what there was before the first call."""
+    """A step; "start" for before the first call."""
     return "start" if step < 0 else str(step)
 
 
@@ -185,7 +185,7 @@ def span_words(first: int, last: int) -> str:
 
 
 def distance_words(distance: float | str | None) -> str:
-    """A distance in two digits, "bits" where only these differ, "." where nothing does."""
+    """A distance in two digits; "bits" if only bits differ; "." if nothing does."""
     if distance is None:
         return "."
     if isinstance(distance, str):

@@ -1,4 +1,4 @@
-"""Reads ahead what has to be known of a trace file before its records can be compared with those of another."""
+"""Reads ahead in a trace file what is needed before its records can be compared."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ _MOST_THREADS: Final = 64
 
 
 class Scan(NamedTuple):
-    """What was read ahead.
+    """The result of reading ahead.
 
     Attributes:
-        names: all definitions, the last one of each id.
-        threads: the threads that recorded something besides the main one, in the order in which they first did; of very
-            many, the first.
+        names: all definitions; the last one of each id.
+        threads: the threads other than the main one, in the order of their first records; only the first of very many.
     """
 
     names: Names
@@ -39,17 +38,17 @@ class Scan(NamedTuple):
 
 
 def scan(file: TraceFile) -> Scan:
-    """Read a file once, without decoding what defines nothing: a fraction of a full pass.
+    """Read a file once, decoding only definitions. Takes a fraction of a full pass.
 
     Raises:
-        UnreadableFileError: if the file system refuses.
+        UnreadableFileError: if the file cannot be read.
     """
     names = Names()
     threads: dict[int, None] = {}
     try:
         with open_regular(file.path) as opened:
             for block in BoundedLines(opened).blocks():
-                together = b"\n".join(block)  # Most blocks have neither, and their lines need not be gone through.
+                together = b"\n".join(block)  # Most blocks have neither, so their lines are skipped.
                 if _ID in together:
                     _learn(block, names)
                 if _THREAD in together and len(threads) < _MOST_THREADS:

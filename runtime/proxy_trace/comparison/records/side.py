@@ -1,4 +1,4 @@
-"""One of two runs that are compared record by record: its records, each with the key by which it is aligned."""
+"""One of two runs compared by records: its records, each with its key for alignment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from proxy_trace.reading.trace import TraceFile
 
 BEFORE_FIRST_CALL: Final = -1
-"""The step of what is defined before anything is called."""
+"""The step of what is defined before the first call."""
 
 _REMEMBERED: Final = 1 << 13
-"""How many records are remembered, to say how a value came about: the oldest are forgotten first."""
+"""The number of recent records kept to find the origin of a value."""
 
 _OPEN_CALLS: Final = 1 << 10
 
@@ -27,33 +27,33 @@ AT_DEBUG: Final[frozenset[type]] = frozenset(
     {events.CallFunction, events.CallMethod, events.ReadValue, events.GetAttr, events.SetAttr, events.DelAttr}
     | {events.OptimizerState}
 )
-"""What is recorded at level DEBUG only."""
+"""Records that exist only at level DEBUG."""
 
 
 Key: TypeAlias = "tuple[Any, ...]"
-"""What a record is aligned by. It begins with the record's class and its step; of a definition, which has none of its
-own, it is that of the last record before it."""
+"""What a record is aligned by. It begins with the record's class and its step. A definition has the step of the
+record before it."""
 
 Record: TypeAlias = "tuple[Key, Any, int]"
-"""A record's key, its event, and for the return of a module the location of the call that it ends, else 0. A plain
-tuple, as there are millions."""
+"""A record's key, its event, and, for the return of a module, the location of its call, else 0. A plain tuple,
+because there are millions."""
 
 
 def step_of(record: Record) -> int:
-    """How many optimizer steps had ended; `BEFORE_FIRST_CALL` for what a model began with."""
+    """The number of completed optimizer steps; `BEFORE_FIRST_CALL` for the initial state."""
     return int(record[0][1])
 
 
 class Side:
-    """One file of one of the runs.
+    """One file of one run.
 
     Attributes:
         file: the file.
-        names: what its ids stand for.
-        last_step: the last optimizer step that ended; -1 for none.
-        latest_step: the step of the record read last.
-        end: how the process ended, as `RunEnd` says it; "" if the trace does not.
-        recent: the events read last, in their order.
+        names: its definitions.
+        last_step: the last completed optimizer step; -1 for none.
+        latest_step: the step of the latest record read.
+        end: how the process ended, from `RunEnd`; "" if unknown.
+        recent: the latest events read, in order.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class Side:
         thread: int = 0,
         is_wanted: Callable[[Any], bool] | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Set up without reading.
 
         Args:
             file: the trace.
             names: its definitions.
-            modules: by their ids, numbers of modules that the other side has, too.
-            tensors: likewise of parameters and buffers.
-            thread: whose records are read.
-            is_wanted: which records to take; None for all.
+            modules: by module id, the number shared by both sides.
+            tensors: the same for parameters and buffers.
+            thread: the thread whose records are read.
+            is_wanted: which records to read; None for all.
         """
         self.file = file
         self.names = names
@@ -94,7 +94,7 @@ class Side:
         """Yield the records of the thread.
 
         Raises:
-            UnreadableFileError: if the file system refuses.
+            UnreadableFileError: if the file cannot be read.
         """
         keys = self._key_makers()
         is_wanted, thread, note = self._is_wanted, self._thread, self.recent.append
@@ -125,7 +125,7 @@ class Side:
                 yield make_key(event), event, called_at
 
     def _is_new(self, id_: int) -> bool:
-        """Whether a parameter or buffer is defined for the first time: later definitions tell of its name and flags."""
+        """Whether this is the first definition of a parameter or buffer. Later ones change its name or flags."""
         if id_ in self._defined or len(self._defined) >= MOST_DEFINITIONS:
             return False
         self._defined.add(id_)

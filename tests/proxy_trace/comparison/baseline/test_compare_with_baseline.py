@@ -77,7 +77,7 @@ def test_a_run_with_another_seed_is_not_named(write: Callable[..., Trace], basel
     found = compare_with_baseline(write("new", a_run(9)), baselines)
     assert (found.agrees, found.outliers, found.configuration) == (True, [], {})
     assert (found.steps, found.quantities, found.left_out) == (STEPS, 4, 0)
-    assert "Nothing lies outside what the 6 baselines give." in text_of(found)
+    assert "Nothing is outside the range of the 6 baselines." in text_of(found)
 
 
 @pytest.mark.parametrize("from_step", [0, 10])
@@ -90,7 +90,7 @@ def test_what_lies_outside_is_named_with_its_step(
     assert isinstance(outlier.norm, float)
     assert outlier.norm > 10 * outlier.highest > 10 * outlier.lowest
     text = text_of(found)
-    assert "1 value lies outside what the 6 baselines give." in text
+    assert "1 value is outside the range of the 6 baselines." in text
     assert "at most 1 in 7" in text
 
 

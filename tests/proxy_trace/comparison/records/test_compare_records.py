@@ -265,7 +265,7 @@ def test_a_run_recorded_at_info_is_compared_in_what_info_has(compare: Compare) -
 def test_renamed_modules_are_taken_for_each_other_and_that_is_said(compare: Compare) -> None:
     found = compare(a_run(), a_run(root="net"))
     assert (found.agrees, found.renamed) == (True, [("model", "net")])
-    assert "taken for each other: model | net" in text_of(found)
+    assert "matched by position: model | net" in text_of(found)
     other = changed(a_run(root="net"), events.Update, 2, statistics=values(0.5))
     parting = compare(a_run(), other).partings[0]
     assert (parting.name, [record.name for record in parting.records]) == (
@@ -305,9 +305,7 @@ def test_several_threads_are_not_compared_and_that_is_said(compare: Compare) -> 
     extra = [events.CallFunction(99, STEPS, thread=number, target="torch.ones") for number in (7, 8)]
     found = compare([*a_run(), *extra], [*a_run(), *reversed(extra)])
     assert found.agrees
-    assert found.limits == [
-        "what threads besides the main one recorded: nothing tells which of them stand for each other"
-    ]
+    assert found.limits == ["records of threads other than the main one: these threads cannot be matched"]
 
 
 def test_other_sampling_is_compared_in_the_steps_that_both_recorded(compare: Compare) -> None:
@@ -375,7 +373,7 @@ def test_lines_that_are_no_records_are_told(write: Callable[..., Path]) -> None:
     file.write_bytes(file.read_bytes() + b"broken\n{}\n")
     found = compare_records(Trace.open(first), Trace.open(second))
     assert found.agrees
-    assert found.limits == ["2 lines of the second run that are no records of this version"]
+    assert found.limits == ["2 lines of the second run that are not records of this version"]
 
 
 def test_calls_moved_within_a_step_are_in_another_order(compare: Compare) -> None:
