@@ -370,6 +370,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
       location of the line that draws them, if there is only one.
     - "position-slice": `module` adds positions of `shape`, cut to the size of dimension `dim`, to what it was given.
       `made` is the location of that line. This is read from its code, once.
+    - "half-threshold": the code that calls `module`, an outermost one, compares what it puts out with 0.5, at `made`.
+      This is read once for each place of a call. `values` is 1 if that code gives it to a binary cross entropy with
+      logits, too; else 0, and nothing in the code and the layers of the module makes probabilities.
 
     Of the inputs of a loss or an attention:
 

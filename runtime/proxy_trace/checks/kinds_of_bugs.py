@@ -714,6 +714,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "Logits are compared with 0.5, as probabilities are, to count what is right.",
+        "logits-compared-with-half",
+        (
+            "https://github.com/FenTechSolutions/CausalDiscoveryToolbox/issues/38",
+            "https://github.com/CompVis/adaptive-style-transfer/issues/4",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "Returns and advantages look past the end of an episode.",
         "",
         (

@@ -20,7 +20,6 @@ from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import reachable
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
-from proxy_wrapper.places.parsed_functions import ParsedFunctions
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.values.drawn_nodes import draws_without_gradient
 
@@ -60,7 +59,6 @@ class GraphPatterns:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._looks: dict[int, int] = {}
-        self._functions = ParsedFunctions()
         # What finds the line of a pattern in the code of modules.
         self._finders = {ATTENDED: mask_lines, SEEN: mask_lines, LAST_STEP: self._last_lines}
         # The classes whose `forward` adds no positions.
@@ -173,7 +171,7 @@ class GraphPatterns:
             module, forward = entry.module(), forward_of(entry)
             if module is None or forward is None or type(module) in self._without_positions:
                 continue
-            syntax = self._functions.find(forward.code) if tracer.locator.is_user_code(forward.code) else None
+            syntax = tracer.functions.find(forward.code) if tracer.locator.is_user_code(forward.code) else None
             found = [] if syntax is None else list(position_slices(syntax))
             if not found:
                 self._without_positions.add(type(module))
@@ -185,7 +183,7 @@ class GraphPatterns:
 
     def _last_lines(self, code: CodeType) -> Iterator[AssignedLine]:
         """The lines of a function that take the last item of a tensor."""
-        syntax = self._functions.find(code)
+        syntax = self._tracer.functions.find(code)
         yield from () if syntax is None else (AssignedLine(code, line) for line in last_lines(syntax))
 
     def _line_of_modules(self, lines_of: Callable[[CodeType], Iterator[AssignedLine]]) -> int:
