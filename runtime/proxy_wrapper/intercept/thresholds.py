@@ -68,7 +68,13 @@ class Thresholds:
                 codes.update(dict.fromkeys(range(syntax.lineno, (syntax.end_lineno or 0) + 1), called.code))
             return syntax
 
-        found = threshold_of_call(function, frame.f_lineno, lambda each: _is_loss(stands_for(each)), followed)
+        found = threshold_of_call(
+            function,
+            frame.f_lineno,
+            lambda each: stands_for(each) is module,
+            lambda each: _is_loss(stands_for(each)),
+            followed,
+        )
         if found is None or not (found.has_loss or self._puts_out_scores(entry, module)):
             return
         made = tracer.locator.line(AssignedLine(codes.get(found.line, frame.f_code), found.line))

@@ -31,6 +31,7 @@ class Threshold(NamedTuple):
 def threshold_of_call(
     function: ast.AST,
     line: int,
+    is_model: Callable[[ast.expr], bool],
     is_loss: Callable[[ast.expr], bool],
     followed: Callable[[ast.expr], ast.FunctionDef | None],
 ) -> Threshold | None:
@@ -39,10 +40,11 @@ def threshold_of_call(
     Args:
         function: the syntax of the function, or of the module whose code calls the model.
         line: where the model is called.
+        is_model: whether an expression stands for the model.
         is_loss: whether what an expression stands for is a loss that takes logits.
         followed: the function of the program that an expression stands for, if it is one that can be looked into.
     """
-    found = _assigned_at(function, line)
+    found = _assigned_at(function, line, is_model)
     if found is None:
         return None
     names = _same_values(function, found)
@@ -59,16 +61,16 @@ def threshold_of_call(
     return Threshold(compared, has_loss) if compared else None
 
 
-def _assigned_at(function: ast.AST, line: int) -> str | None:
-    """The variable to which the statement at a line assigns the result of its only call, as it is."""
+def _assigned_at(function: ast.AST, line: int, is_model: Callable[[ast.expr], bool]) -> str | None:
+    """The variable to which the statement at a line assigns what the model gives, as it is."""
     found = None
     for node in ast.walk(function):
         is_here = isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or node.lineno)
         if is_here and isinstance(node, ast.Assign) and len(node.targets) == 1:
             (target,) = node.targets
             value = _stripped(node.value)
-            is_one = isinstance(target, ast.Name) and isinstance(value, ast.Call) and _stores(function, target.id) == 1
-            found = target.id if is_one and isinstance(target, ast.Name) else None
+            if isinstance(target, ast.Name) and isinstance(value, ast.Call) and is_model(value.func):
+                found = target.id if _stores(function, target.id) == 1 else None
     return found
 
 

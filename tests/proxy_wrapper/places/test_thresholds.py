@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy_wrapper.places.thresholds import Threshold, threshold_of_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HELPER = """
 def helper(y, p):
@@ -22,7 +26,10 @@ def found(body: str) -> Threshold | None:
     def followed(expression: ast.expr) -> ast.FunctionDef | None:
         return helper if ast.unparse(expression) == "helper" else None
 
-    return threshold_of_call(tree, 1, lambda each: ast.unparse(each) == "criterion", followed)
+    def is_named(name: str) -> Callable[[ast.expr], bool]:
+        return lambda expression: ast.unparse(expression) == name
+
+    return threshold_of_call(tree, 1, is_named("model"), is_named("criterion"), followed)
 
 
 @pytest.mark.parametrize(
