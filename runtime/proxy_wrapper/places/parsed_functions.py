@@ -1,4 +1,4 @@
-"""The syntax of running functions, read from the files that their code was compiled from."""
+"""Parses running functions from the files that they were compiled from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
 _LARGEST: Final = 1 << 20
-"""How many characters a file may have to be read."""
+"""The most characters of a file that is read."""
 _SCRIPT: Final = "<module>"
 
 
@@ -23,13 +23,13 @@ class _File(NamedTuple):
 
 
 class ParsedFunctions:
-    """Finds the syntax of functions; each file is read once."""
+    """Finds the syntax trees of functions; each file is read once."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File | None] = {}
 
     def find(self, code: CodeType) -> ast.FunctionDef | None:
-        """The definition of the function that has `code`; None if its file is not there, or has changed since."""
+        """The definition of the function with `code`; None if its file is missing or has changed since."""
         file = self._file_of(code)
         found = None if file is None else file.functions.get(code.co_firstlineno)
         return found if found is not None and found.name == code.co_name else None
@@ -52,7 +52,7 @@ def _read(file: str) -> _File | None:
         with tokenize.open(file) as opened:
             text = opened.read(_LARGEST + 1)
         with warnings.catch_warnings():
-            # Python has told of escapes that it does not know when it compiled the file.
+            # Python has already warned of invalid escapes when it compiled the file.
             warnings.simplefilter("ignore")
             tree = ast.parse(text) if len(text) <= _LARGEST else None
     except (OSError, SyntaxError, ValueError, RecursionError):
