@@ -375,6 +375,13 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "classes-view": a log-softmax of such a view, whose rows are as long as dimension 1 of `shape`.
+    - "normal-draw": values of `shape` that `torch.normal` drew, through which no gradient passes. `made` is the
+      location of the line that draws them, if there is only one.
+    - "position-slice": `module` adds positions of `shape`, cut to the size of dimension `dim`, to what it was given.
+      `made` is the location of that line. This is read from its code, once.
+    - "half-threshold": the code that calls `module`, an outermost one, compares what it puts out with 0.5, at `made`.
+      This is read once for each place of a call. `values` is 1 if that code gives it to a binary cross entropy with
+      logits, too; else 0, and nothing in the code and the layers of the module makes probabilities.
 
     Of the inputs of a loss or an attention:
 
@@ -386,6 +393,11 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "later-tokens-seen": the targets are the next tokens, and all attention to the tokens can see later ones.
     - "binary-targets": some are below -0.5 or above 1.5. `values`: the smallest and the largest.
     - "sign-targets": some are neither 1 nor -1 (for a soft margin loss: some are 0). `values`: how many, of how many.
+    - "multi-hot-targets": of a cross entropy; some rows have several ones and some none. `values`: how many have
+      several, how many have none, of how many.
+    - "last-step-padding": a model takes the last step, in dimension `dim`, of what a recurrent layer gave for padded
+      tokens. `values`: how many sequences end with padding, of how many. `made` is the location of the line that takes
+      it, if there is only one.
     """
 
     what: str = ""

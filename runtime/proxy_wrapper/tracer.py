@@ -26,6 +26,7 @@ from proxy_wrapper.known.thread_state import ThreadStates
 from proxy_wrapper.levels import DEBUG, INFO, WARNING
 from proxy_wrapper.live import joined, without
 from proxy_wrapper.places.location import Locator
+from proxy_wrapper.places.parsed_functions import ParsedFunctions
 from proxy_wrapper.process.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
 from proxy_wrapper.values.describe import Describer
@@ -123,6 +124,7 @@ class Tracer:
         self._writers: list[TraceWriter] = []
         self._locations: dict[int, Location] = {}
         self.locator = Locator(self._define_location, _MODULE_CALL)
+        self.functions = ParsedFunctions()
         self.definitions = Definitions(self.registry, self.describer, self.now_us, self.locator)
         self._tree = ProxiedTree(self.registry, self.definitions, self.channel)
         self.configurations = Configurations(self.channels, self.now_us, lambda: (self.step, self.thread))

@@ -3,6 +3,7 @@
 PyTorch's recurrent layers and attention take `(sequence, batch, features)` unless they are created with
 `batch_first=True`. Given `(batch, sequence, features)`, they mix samples and keep the positions of a sequence apart.
 Similarly, a softmax over the first dimension makes the weights of a batch sum to 1 instead of those of a sample.
+Positions that are added along the batch number the samples, and all positions of a sequence get the same vector.
 
 Sizes show which dimension is the batch: it is the first of the model's input and of its output. If the second
 dimension of the input is absent from the output, it was the sequence. Calls in which both have the same size show
@@ -45,6 +46,24 @@ OVER_BATCH: Final = Rule(
     "show {run} --kind graph_pattern",
     sources=("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
 )
+POSITIONS: Final = Rule(
+    "positions-along-batch",
+    WARNING,
+    "Positions added along the batch",
+    "A module adds as many positions as a dimension of its input has, as in `x + self.pe[:x.size(0)]` with `pe` of "
+    "shape (positions, 1, features), and that dimension is the batch: all recurrent and attention layers that receive "
+    "tensors of this size have `batch_first=True`. Or there is no such layer, and the input and the output of "
+    "the model have the same first dimension, while the second dimension is absent from the output. The other way "
+    "round, positions are added along the second dimension, and the layers have `batch_first=False`. All places of a "
+    "sequence receive the same vector, so the model cannot tell their order, and what it gives for a sample depends on "
+    "its place in the batch. Calls in which both sizes are equal say nothing.",
+    "Add positions along the sequence: `x + self.pe[:x.size(1)].transpose(0, 1)` where the batch comes first.",
+    "show {run} --kind graph_pattern,call_module",
+    sources=(
+        "https://github.com/songyangco/GETNext/issues/2",
+        "https://github.com/cmu-l3/anlp-fall2025-code/issues/1",
+    ),
+)
 
 _FEWEST: Final = 2
 
@@ -54,7 +73,7 @@ def _look(evidence: Evidence) -> Sight | None:
     is_any = False
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         acts, rank = of_process.acts, [of_process.process.rank]
-        is_any |= bool(acts.sequences or acts.softmaxes)
+        is_any |= bool(acts.sequences or acts.softmaxes or acts.positions)
         findings += _of_layers(of_process, tree)
         for place, mix in acts.softmaxes.items():
             if _is_mixed(mix):
@@ -62,7 +81,23 @@ def _look(evidence: Evidence) -> Sight | None:
                 layers = [each for each in of_process.process.modules if _is_softmax_over_batch(each)]
                 name, where = (layers[0].name, layers[0].called_place) if len(layers) == 1 else ("softmax", place)
                 findings.append(OVER_BATCH.finding(name, reason, rank, place=where))
+        findings += _of_positions(of_process, tree)
     return Sight(findings) if is_any else None
+
+
+def _of_positions(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The modules of one process that add positions along the batch, one for each place."""
+    places = {each.event.module: each for each in of_process.acts.patterns if each.event.what == "position-slice"}
+    found: dict[str, Finding] = {}
+    for module, mix in of_process.acts.positions.items():
+        if not _is_mixed(mix) or module not in places:
+            continue
+        name = next((each.name for each in tree.upwards(module)), "")
+        size = mix.shape[places[module].event.dim]
+        reason = f"it adds positions along the {size:,} samples of a tensor of shape {mix.shape}"
+        made, rank = places[module].made, [of_process.process.rank]
+        found.setdefault(made, POSITIONS.finding(name, reason, rank, place=made))
+    return list(found.values())
 
 
 def _of_layers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
@@ -93,5 +128,5 @@ def _is_mixed(mix: MixSummary) -> bool:
     return mix.mixed >= _FEWEST and not mix.kept
 
 
-CHECK: Final = Check("samples", "samples of a batch are kept apart", _look, (MIXED, OVER_BATCH))
-"""Applies if a layer takes the first dimension as the sequence, or a softmax runs over it."""
+CHECK: Final = Check("samples", "samples of a batch are kept apart", _look, (MIXED, OVER_BATCH, POSITIONS))
+"""Applies if a layer takes the first dimension as the sequence, a softmax runs over it, or positions are added."""

@@ -143,6 +143,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "Random values are drawn by a function through which no gradient passes.",
+        "draw-without-gradient",
+        ("https://github.com/pytorch/pytorch/issues/4620",),
+    ),
+    KindOfBug(
+        "Gradients",
         "The parameters that are clipped are not those that the step updates.",
         "clip-of-other-parameters",
         ("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
@@ -454,6 +460,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
+        "Positions are added along the batch, not along the sequence.",
+        "positions-along-batch",
+        ("https://github.com/songyangco/GETNext/issues/2", "https://github.com/cmu-l3/anlp-fall2025-code/issues/1"),
+    ),
+    KindOfBug(
+        "Structure",
         "A view where dimensions should be swapped puts values of several samples into one row.",
         "view-mixes-samples",
         (
@@ -479,6 +491,12 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/huggingface/transformers/issues/48745",
             "https://github.com/facebookresearch/xformers/issues/103",
         ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A model takes the last step of a recurrent layer, which is padding for most sequences.",
+        "last-step-is-padding",
+        ("https://github.com/thtrieu/qclass_dl/issues/1",),
     ),
     KindOfBug(
         "Structure",
@@ -687,6 +705,21 @@ KINDS_OF_BUGS: Final = (
         "A loss receives labels of another set than it expects, such as 0 and 1 instead of -1 and 1.",
         "labels-of-other-set",
         ("https://github.com/pytorch/pytorch/issues/23782",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A softmax is trained on samples that have any number of labels.",
+        "multi-hot-in-softmax",
+        ("https://github.com/hypnopump/rgn2-replica/pull/12",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Logits are compared with 0.5, as probabilities are, to count what is right.",
+        "logits-compared-with-half",
+        (
+            "https://github.com/FenTechSolutions/CausalDiscoveryToolbox/issues/38",
+            "https://github.com/CompVis/adaptive-style-transfer/issues/4",
+        ),
     ),
     KindOfBug(
         "Loss and data",

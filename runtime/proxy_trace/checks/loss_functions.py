@@ -14,6 +14,7 @@ shapes.
 | `logits - logsumexp(logits)` (of `Categorical`) of a `softmax` | probabilities-as-logits |
 | `1 - exp(-loss)` times the loss, if that is the mean of a batch | focal-loss-of-mean |
 | a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
+| `binary_cross_entropy_with_logits` of an output that the code compares with 0.5 | logits-compared-with-half |
 | a difference of a `gather` of outputs, and arithmetic on a `max` of outputs | target-not-detached |
 
 Views in between are ignored. A loss that is computed in compiled code, or by a custom C++ function, has none of these
@@ -137,6 +138,22 @@ TARGET_ATTACHED: Final = Rule(
     sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
 )
 
+LOGITS_HALVED: Final = Rule(
+    "logits-compared-with-half",
+    WARNING,
+    "Logits that are compared with 0.5",
+    "The code that calls a model compares its output with 0.5, as probabilities are, but the output are logits: the "
+    "same code gives it to `nn.BCEWithLogitsLoss`. Or all losses with which the only trained model was trained are "
+    "binary cross entropies with logits of its output, and nothing in its code or its layers makes probabilities. A "
+    "logit of 0.5 is a probability of 0.62, so too few samples are counted as positive.",
+    "Compare logits with 0, or `torch.sigmoid(logits)` with 0.5.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/FenTechSolutions/CausalDiscoveryToolbox/issues/38",
+        "https://github.com/CompVis/adaptive-style-transfer/issues/4",
+    ),
+)
+
 _VIEWS: Final = frozenset(
     {
         "View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze", "Select", "Slice",
@@ -196,9 +213,41 @@ def _look(evidence: Evidence) -> Sight:
                 findings.append(
                     rule.finding("loss", words, [rank], step=loss.first_step, place=place, evidence=numbers)
                 )
+        findings += _halved(of_process)
     if not is_any_told:
         return Sight((), evidence.unseen_training("a loss"), has_looked=False)
     return Sight(_one_of_each_place(findings), [*evidence.sampling_words, *evidence.compiled_words])
+
+
+def _halved(of_process: ProcessEvidence) -> list[Finding]:
+    """The places of one process at which logits are compared with 0.5."""
+    training = of_process.training
+    trained = [number for number, root in training.roots.items() if root.trained_calls]
+    losses = [loss.nodes for loss in training.losses.values() if loss.passes]
+    are_logits = len(trained) == 1 and bool(losses) and all(map(_is_of_logits, losses))
+    names = {module.id: module.name for module in of_process.process.modules}
+    found = []
+    for event, _, made in of_process.acts.patterns:
+        is_beside = bool(event.values and event.values[0])
+        if event.what == "half-threshold" and (is_beside or (are_logits and event.module == trained[0])):
+            reason = "its output are logits, and is compared with 0.5"
+            rank = [of_process.process.rank]
+            found.append(LOGITS_HALVED.finding(names.get(event.module, ""), reason, rank, place=made))
+    return found
+
+
+def _is_of_logits(nodes: Sequence[LossNode]) -> bool:
+    """Whether a loss is, but for what reduces it, a binary cross entropy with logits of what a model put out."""
+    for number, node in enumerate(nodes):
+        if call_of(node) in _WITH_LOGITS:
+            below = _children(nodes, number)
+            while len(below) == 1 and not nodes[below[0]].inside and call_of(nodes[below[0]]) in _VIEWS:
+                below = _children(nodes, below[0])
+            is_output = len(below) == 1 and nodes[below[0]].inside
+            return is_output and _source_call(nodes, number) not in _PROBABILITIES
+        if call_of(node) not in ("Mean", "Sum", "Mul", "Div") or len(_children(nodes, number)) != 1:
+            return False
+    return False
 
 
 def _ends_with_probabilities(nodes: Sequence[LossNode]) -> bool:
@@ -399,5 +448,6 @@ CHECK: Final = Check(
         FOCAL_OF_MEAN,
         BROADCASTS,
         TARGET_ATTACHED,
+        LOGITS_HALVED,
     ),
 )

@@ -8,6 +8,8 @@
 | targets of a language model that are the next tokens, which its attention sees | causal-mask-missing |
 | a mask that leaves only the padding | attention-mask-inverted |
 | binary targets such as -1 or 2; targets such as 0 instead of 1 and -1 | labels-of-other-set |
+| targets of a cross entropy with several classes in some rows, and none in others | multi-hot-in-softmax |
+| the last step of a recurrent layer's output for padded sequences | last-step-is-padding |
 
 The values themselves show this, in the first backward passes at a place. They are read only on the CPU, and not of
 tensors that the program has saved through its own hooks.
@@ -100,6 +102,37 @@ LABELS: Final = Rule(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html",
     ),
 )
+MULTI_HOT: Final = Rule(
+    "multi-hot-in-softmax",
+    WARNING,
+    "Softmax over labels that do not exclude one another",
+    "`F.cross_entropy` received targets of zeros and ones, several ones in some rows and none in others: each sample "
+    "has any number of labels. A softmax makes the classes compete, so that no two can be likely at a time, and a row "
+    "without ones counts for nothing. The scores are the output of a linear or convolutional layer.",
+    "Use `nn.BCEWithLogitsLoss`, and `torch.sigmoid` to predict.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/hypnopump/rgn2-replica/pull/12",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",
+    ),
+)
+LAST_STEP: Final = Rule(
+    "last-step-is-padding",
+    WARNING,
+    "Last steps of recurrent layers that are padding",
+    "The embedding of a model has a `padding_idx`, and at least half of the sequences of a batch end with that token, "
+    "but not all. A recurrent layer reads them as they are, and the model takes its output at the last step, as in "
+    "`out[:, -1]`: for most samples it is what is left after all the padding, and it depends on how long the other "
+    "sequences of the batch are.",
+    "Take the output at the last token, `out[torch.arange(len(out)), lengths - 1]`; or pack the sequences with "
+    "`pack_padded_sequence` and use the last hidden state.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/thtrieu/qclass_dl/issues/1",
+        "https://github.com/bentrevett/pytorch-pos-tagging/issues/8",
+    ),
+    explains=("dead-units",),
+)
 
 _RECURRENT: Final = frozenset({"RNN", "LSTM", "GRU"})
 _BESIDE: Final = frozenset({"Embedding", "Linear", "Dropout", "LayerNorm"})
@@ -118,7 +151,7 @@ def _look(evidence: Evidence) -> Sight:
             rule, name, reason = found
             reported.add((rule.code, place))
             rank = [of_process.process.rank]
-            place = made or _attention_place(of_process) or place if rule in (MASK, CAUSAL) else place
+            place = made or (_attention_place(of_process) if rule in (MASK, CAUSAL) else "") or place
             findings.append(rule.finding(name, reason, rank, step=event.step, place=place))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
@@ -150,6 +183,12 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
         return LABELS, "loss", f"a binary cross entropy had targets from {first:.3g} to {last:.3g}"
     if event.what == "sign-targets":
         return LABELS, "loss", f"{first:,.0f} of {last:,.0f} targets are neither 1 nor -1"
+    if event.what == "multi-hot-targets" and len(event.values) > 1:
+        none = event.values[1]
+        reason = f"of {last:,.0f} rows of targets {first:,.0f} have several ones, and {none:,.0f} have none"
+        return MULTI_HOT, "loss", reason
+    if event.what == "last-step-padding":
+        return LAST_STEP, "model", f"in {first:,.0f} of {last:,.0f} sequences, the last step that it takes is padding"
     return None
 
 
@@ -192,5 +231,5 @@ CHECK: Final = Check(
     "targets",
     "targets and masks look as intended",
     _look,
-    (SHIFT, PADDING, MASK, CAUSAL, LABELS),
+    (SHIFT, PADDING, MASK, CAUSAL, LABELS, MULTI_HOT, LAST_STEP),
 )

@@ -121,6 +121,7 @@ class ActsSummary(NamedTuple):
         sequences: modules that take the first dimension as the sequence, by id.
         softmaxes: softmaxes over the first dimension, by the place of the backward pass.
         views: views that turn a tensor's second dimension into the first, by the place of the backward pass.
+        positions: modules that add positions along a dimension, by id, and how often that was the batch.
         inner_roots: root modules called by other root modules, by id, with the callers' ids.
         around: the number of backward passes after calls of a module that bypassed its wrapper, by the module's id.
     """
@@ -134,6 +135,7 @@ class ActsSummary(NamedTuple):
     sequences: Mapping[int, MixSummary]
     softmaxes: Mapping[str, MixSummary]
     views: Mapping[str, MixSummary]
+    positions: Mapping[int, MixSummary]
     inner_roots: Mapping[int, int]
     around: Mapping[int, int]
 
@@ -153,6 +155,9 @@ class ActsCollector:
         self._sequences: dict[int, MixSummary] = {}
         self._softmaxes: dict[str, MixSummary] = {}
         self._views: dict[str, MixSummary] = {}
+        self._positions: dict[int, MixSummary] = {}
+        # Along which dimension a module adds positions, by its id.
+        self._position_dims: dict[int, int] = {}
         self._inner_roots: dict[int, int] = {}
         self._around: dict[int, int] = {}
         # The loaders with a record since the last call of a root module.
@@ -162,6 +167,10 @@ class ActsCollector:
         self._given: tuple[int, ...] = ()
         self._gave: tuple[int, ...] = ()
         self._inside: list[tuple[int, tuple[int, ...]]] = []
+        # Likewise, what it gave to layers of a sequence, with whether they take the batch first, and to those that add
+        # positions.
+        self._read: list[tuple[bool, tuple[int, ...]]] = []
+        self._positioned: list[tuple[int, tuple[int, ...]]] = []
         # The modules called without their wrapper since the last backward pass, and whether a wrapper was called.
         self._called_around: set[int] = set()
         self._is_wrapper_called = False
@@ -178,6 +187,7 @@ class ActsCollector:
             self._sequences,
             self._softmaxes,
             self._views,
+            self._positions,
             self._inner_roots,
             self._around,
         )
@@ -193,6 +203,10 @@ class ActsCollector:
         self._given = _shape(event.inputs)
         self._gave = ()
         self._inside.clear()
+        self._read.clear()
+        self._positioned.clear()
+        if self._root is not None:
+            self._call_positioned(event)
         if event.around:
             self._called_around.add(event.module)
         module = self._names.modules.get(event.module)
@@ -205,8 +219,19 @@ class ActsCollector:
             return
         if not module.parent and event.module != self._root.module and len(self._inner_roots) < _MOST:
             self._inner_roots.setdefault(event.module, self._root.module)
-        if module.settings.get("batch_first") is False and _SEQUENCE.match(module.type):
-            self._inside.append((event.module, _shape(event.inputs)))
+        self._call_positioned(event)
+        batch_first = module.settings.get("batch_first")
+        if type(batch_first) is bool and _SEQUENCE.match(module.type):
+            shape = _shape(event.inputs)
+            if not batch_first:
+                self._inside.append((event.module, shape))
+            if self._position_dims:
+                self._read.append((batch_first, shape))
+
+    def _call_positioned(self, event: events.CallModule) -> None:
+        """A module is called, which may be one that adds positions."""
+        if event.module in self._position_dims:
+            self._positioned.append((event.module, _shape(event.inputs)))
 
     def return_root(self, event: events.ReturnModule) -> None:
         """Note the end of a root module's call."""
@@ -217,6 +242,28 @@ class ActsCollector:
             if len(shape) > _FEWEST_DIMENSIONS and (module in self._sequences or len(self._sequences) < _MOST):
                 self._count(self._sequences.setdefault(module, MixSummary()), shape, self._root)
         self._inside.clear()
+        for module, shape in self._positioned:
+            if len(shape) >= _FEWEST_DIMENSIONS:
+                self._count_positions(module, shape, self._root)
+        self._read.clear()
+        self._positioned.clear()
+
+    def _count_positions(self, module: int, shape: tuple[int, ...], event: events.CallModule) -> None:
+        """Judge whether a module added positions along the dimension of the samples; not where sizes are alike.
+
+        That is so if all layers of a sequence that read tensors of such a size take this dimension for the samples.
+        """
+        dim, mix = self._position_dims[module], self._positions.setdefault(module, MixSummary())
+        if shape[0] == shape[1] or min(shape[:2]) < _FEWEST_DIMENSIONS:
+            return
+        readers = {batch_first for batch_first, read in self._read if read[:2] == shape[:2]}
+        if not readers and dim == 0:
+            self._count(mix, shape, event)
+        elif readers == {dim == 0}:
+            mix.shape = mix.shape if mix.mixed else shape
+            mix.mixed += 1
+        else:
+            mix.kept += 1
 
     def pattern(self, event: events.GraphPattern) -> None:
         """Note a pattern of a graph."""
@@ -226,6 +273,8 @@ class ActsCollector:
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):
             self._count(self._softmaxes.setdefault(place, MixSummary()), tuple(event.shape), event)
+        if event.what == "position-slice" and len(self._position_dims) < _MOST:
+            self._position_dims[event.module] = event.dim
         is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
         if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
             self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)

@@ -14,7 +14,6 @@ from proxy_wrapper.events import ActiveDropout
 from proxy_wrapper.known.drawn_numbers import DrawnNumbers
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.called_functions import Body
-from proxy_wrapper.places.parsed_functions import ParsedFunctions
 from proxy_wrapper.places.random_calls import always_dropping
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ class ActiveDropouts:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._functions = ParsedFunctions()
         # The classes whose code has been read.
         self._classes: weakref.WeakSet[type] = weakref.WeakSet()
 
@@ -56,7 +54,7 @@ class ActiveDropouts:
         if not tracer.locator.is_user_code(function.__code__):
             return
         found = always_dropping(
-            Body(function.__code__, function.__globals__), self._functions, tracer.locator.is_user_code
+            Body(function.__code__, function.__globals__), self._tracer.functions, tracer.locator.is_user_code
         )
         location = 0 if found is None else tracer.locator.line(found.at)
         if found is not None and location:

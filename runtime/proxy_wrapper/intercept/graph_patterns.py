@@ -7,21 +7,29 @@ Reading the graph creates and changes no node.
 from __future__ import annotations
 
 import math
+import weakref
 from typing import TYPE_CHECKING, Any, Final
+
+import torch
 
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
-from proxy_wrapper.intercept.target_patterns import ATTENDED, SEEN, find_target_patterns
+from proxy_wrapper.intercept.target_patterns import ATTENDED, LAST_STEP, SEEN, find_target_patterns
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import reachable
-from proxy_wrapper.places.mask_lines import mask_lines
+from proxy_wrapper.places.last_lines import last_lines
+from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
+from proxy_wrapper.places.position_slices import position_slices
+from proxy_wrapper.values.drawn_nodes import draws_without_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from types import CodeType
 
-    import torch
+    from torch import nn
 
-    from proxy_wrapper.places.assigned_lines import AssignedLine
+    from proxy_wrapper.places.position_slices import PositionSlice
     from proxy_wrapper.tracer import Tracer
 
 _LOOKS: Final = 2
@@ -61,6 +69,10 @@ class GraphPatterns:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._looks: dict[int, int] = {}
+        # What finds the line of a pattern in the code of modules.
+        self._finders = {ATTENDED: mask_lines, SEEN: mask_lines, LAST_STEP: self._last_lines}
+        # The classes whose `forward` adds no positions.
+        self._without_positions: weakref.WeakSet[type] = weakref.WeakSet()
 
     def look(self, roots: Sequence[torch.Tensor], location: int) -> None:
         """Examine the graph of a backward pass, right before it begins."""
@@ -84,7 +96,14 @@ class GraphPatterns:
             elif name in _VIEWS:
                 self._view(node, location)
         for what, dim, shape, values in find_target_patterns(users):
-            self._emit(what, (), dim, shape, location, values, self._mask_line() if what in (ATTENDED, SEEN) else 0)
+            lines_of = self._finders.get(what)
+            made = 0 if lines_of is None else self._line_of_modules(lines_of)
+            self._emit(what, (), dim, shape, location, values, made)
+        for node in draws_without_gradient(list(users)):
+            made = self._line_of_modules(normal_lines)
+            self._emit("normal-draw", (), 0, _sizes_of(node), location, made=made)
+        if not looks:
+            self._positions(location)
 
     def _linear(self, node: Any, name: str, users: dict[Any, int], location: int) -> None:
         """Report a linear layer whose input is the unchanged output of another."""
@@ -155,8 +174,30 @@ class GraphPatterns:
         if after[0] == before[1] and before[0] % before[1] and after[1] == before[0] * before[2]:
             self._emit("view", (), 0, before, location)
 
-    def _mask_line(self) -> int:
-        """The location of the only line in module code that gives attention a mask; 0 if there is not exactly one."""
+    def _positions(self, location: int) -> None:
+        """Tell of modules that add positions along the first or the second dimension, as their code says."""
+        tracer = self._tracer
+        for entry in list(tracer.registry):
+            module, forward = entry.module(), forward_of(entry)
+            if module is None or forward is None or type(module) in self._without_positions:
+                continue
+            syntax = tracer.functions.find(forward.code) if tracer.locator.is_user_code(forward.code) else None
+            found = [] if syntax is None else list(position_slices(syntax))
+            if not found:
+                self._without_positions.add(type(module))
+            for each in found:
+                shape = _shape_of_positions(module, each)
+                if len(shape) == _FEWEST_MIXED and shape[1 - each.dim] == 1 < shape[each.dim]:
+                    made = tracer.locator.line(AssignedLine(forward.code, each.line))
+                    self._emit("position-slice", (), each.dim, shape, location, made=made, module=entry.id)
+
+    def _last_lines(self, code: CodeType) -> Iterator[AssignedLine]:
+        """The lines of a function that take the last item of a tensor."""
+        syntax = self._tracer.functions.find(code)
+        yield from () if syntax is None else (AssignedLine(code, line) for line in last_lines(syntax))
+
+    def _line_of_modules(self, lines_of: Callable[[CodeType], Iterator[AssignedLine]]) -> int:
+        """The location of the only such line in the code of modules; 0 if there are more, or none."""
         tracer = self._tracer
         is_user_code = tracer.locator.is_user_code
         found: dict[tuple[int, int], AssignedLine] = {}
@@ -165,7 +206,7 @@ class GraphPatterns:
             if forward is None or not is_user_code(forward.code):
                 continue
             for called in reachable(forward, is_user_code):
-                found.update(((id(each.code), each.line), each) for each in mask_lines(called.body.code))
+                found.update(((id(each.code), each.line), each) for each in lines_of(called.body.code))
         return tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
 
     def _emit(
@@ -177,14 +218,34 @@ class GraphPatterns:
         location: int,
         values: tuple[float, ...] = (),
         made: int = 0,
+        module: int = 0,
     ) -> None:
         tracer = self._tracer
         thread = tracer.thread
         now = tracer.now_us()
         event = GraphPattern(
-            now, tracer.step, 0, location, thread.number, thread.stage, what, weights, dim, shape, values, made
+            now, tracer.step, module, location, thread.number, thread.stage, what, weights, dim, shape, values, made
         )
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+
+def _shape_of_positions(module: nn.Module, positions: PositionSlice) -> tuple[int, ...]:
+    """The shape of a parameter, a buffer or another tensor that holds positions; () if there is none.
+
+    An embedding has one for each of its rows, along the dimension to which they are added.
+    """
+    name = positions.attribute
+    if positions.is_called:
+        embedding = module._modules.get(name)
+        if not isinstance(embedding, torch.nn.Embedding):
+            return ()
+        rows, features = embedding.num_embeddings, embedding.embedding_dim
+        return (1, rows, features) if positions.dim else (rows, 1, features)
+    for held in (module._parameters, module._buffers, module.__dict__):
+        shape = getattr(held.get(name), "shape", None)
+        if type(shape) is torch.Size:
+            return tuple(shape)
+    return ()
 
 
 def _has_activation(users: dict[Any, int]) -> bool:

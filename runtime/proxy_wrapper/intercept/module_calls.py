@@ -19,6 +19,7 @@ from proxy_wrapper.intercept.active_dropouts import ActiveDropouts
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.inputs import Inputs
 from proxy_wrapper.intercept.outputs import Outputs, is_known_finite
+from proxy_wrapper.intercept.thresholds import Thresholds
 from proxy_wrapper.intercept.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.kept_statistics import STATE
 from proxy_wrapper.known.module_tree import named_modules
@@ -85,6 +86,7 @@ class ModuleCalls:
         self._outputs = Outputs(tracer)
         self._inputs = Inputs(tracer)
         self._dropouts = ActiveDropouts(tracer)
+        self._thresholds = Thresholds(tracer)
         self._hooks = GlobalHooks(
             torch.nn.modules.module,
             {
@@ -256,6 +258,7 @@ class ModuleCalls:
         module = entry.module()
         if module is None:
             return
+        self._thresholds.look(entry, location, thread)
         if module.training:
             if entry.input_looks:
                 self._inputs.look(entry, args, location, thread)

@@ -1,4 +1,4 @@
-"""Finds loss targets and attention masks that cannot be meant.
+"""Finds loss targets, attention masks and last steps that cannot be meant.
 
 The nodes of the graph have saved them for the backward pass. Only the first passes at a place are read, and only on
 the CPU: reading from an accelerator would wait for it.
@@ -18,6 +18,7 @@ from proxy_wrapper.values.torch_functions import (
     bitwise_xor,
     convert,
     has_any,
+    is_equal,
     is_greater,
     item,
     narrow,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 ATTENDED: Final = "padding-attended"
 SEEN: Final = "later-tokens-seen"
+LAST_STEP: Final = "last-step-padding"
 _EMBEDDING: Final = "EmbeddingBackward0"
 _CLASS_LOSSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
 _BINARY_LOSSES: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
@@ -45,9 +47,24 @@ _CLAMP: Final = "ClampMinBackward0"
 _SOFTMAXES: Final = frozenset({"SoftmaxBackward0", "SafeSoftmaxBackward0"})
 _FUSED: Final = "ScaledDotProductFlashAttentionForCpuBackward0"
 
+_NEGATED: Final = "NegBackward0"
+_SELECTED: Final = "SelectBackward0"
+_SUMS: Final = frozenset({"SumBackward0", "SumBackward1"})
+_LAYERS: Final = {"AddmmBackward0": 2, "MmBackward0": 1, "ConvolutionBackward0": 1}
+"""The nodes of layers: the place of their weight."""
+_LEAF: Final = "torch::autograd::AccumulateGrad"
+_FUSED_RNN: Final = "MkldnnRnnLayerBackward0"
+
 _MOST_TOKENS: Final = 1 << 14
 _MOST_QUERIES: Final = 128
 _MOST_ATTENTIONS: Final = 4
+_LAST: Final = (1 << 64) - 1
+"""The index -1, as a node saves it."""
+_SAME_SCORES: Final = frozenset(
+    {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1"}
+    | {"ToCopyBackward0", "DivBackward0", "MulBackward0"}
+)
+"""What passes scores on, as they are or scaled."""
 _MOST_TEXTS: Final = 2
 """How many different texts a model reads: that which it writes, and that which it translates."""
 _LEFT_OUT: Final = -1e4
@@ -93,6 +110,10 @@ def find_target_patterns(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
                 yield from _sign_faults(saved_tensor(node, "target"))
             elif name == _SUM:
                 yield from _pair_faults(node)
+            elif name == _NEGATED:
+                yield from _of_multi_hot(node)
+            elif name == _SELECTED and tokens:
+                yield from _of_last_step(node, tokens)
         if tokens:
             yield from _attention_faults(attentions[:_MOST_ATTENTIONS], tokens)
 
@@ -259,6 +280,92 @@ def _pair_faults(node: Any) -> Iterator[TargetPattern]:
     wrong = numel(first) - int(item(total(bitwise_xor(first, second))))
     if wrong:
         yield TargetPattern("sign-targets", 0, tuple(first.shape), (float(wrong), float(numel(first))))
+
+
+def _of_multi_hot(node: Any) -> Iterator[TargetPattern]:
+    """Targets of `cross_entropy` that are 0 and 1, with several ones in some rows and none in others.
+
+    The scores are those of a layer: the products of vectors with one another may have several that belong together.
+    """
+    summed = _only_given(node)
+    product = _only_given(summed) if summed is not None and summed.name() in _SUMS else None
+    if product is None or product.name() != "MulBackward0":
+        return
+    scores = product.next_functions[0][0]
+    if scores is None or product.next_functions[1][0] is not None or scores.name() != "LogSoftmaxBackward0":
+        return
+    layer = _only_given(scores)
+    while layer is not None and layer.name() in _SAME_SCORES:
+        layer = _only_given(layer)
+    targets = saved_tensor(product, "other")
+    if layer is None or not _has_weight(layer) or targets is None or len(targets.shape) < 2:
+        return
+    if not targets.is_floating_point() or not is_equal(targets, convert(convert(targets, torch.bool), targets.dtype)):
+        return
+    ones = convert(total(targets, 1), torch.int64)
+    several, none = int(item(total(is_greater(ones, 1)))), numel(ones) - int(item(total(is_greater(ones, 0))))
+    if several and none:
+        values = (float(several), float(none), float(numel(ones)))
+        yield TargetPattern("multi-hot-targets", 1, tuple(targets.shape), values)
+
+
+def _has_weight(node: Any) -> bool:
+    """Whether a node is that of a layer whose weight is a leaf of the graph."""
+    place = _LAYERS.get(node.name())
+    weight = None if place is None or place >= len(node.next_functions) else node.next_functions[place][0]
+    while weight is not None and weight.name() in ("TBackward0", "ToCopyBackward0"):
+        weight = _only_given(weight)
+    return weight is not None and weight.name() == _LEAF
+
+
+def _of_last_step(node: Any, tokens: Sequence[_Tokens]) -> Iterator[TargetPattern]:
+    """The last step of what a recurrent layer gave for sequences most of which end with padding, if it is taken."""
+    dim, index = saved_number(node, "dim"), saved_number(node, "index")
+    sizes = tuple(getattr(node, "_saved_self_sym_sizes", ()))
+    if dim not in (0, 1) or index is None or len(sizes) != len(("batch", "steps", "features")):
+        return
+    length = sizes[dim]
+    if index not in (length - 1, _LAST) or not _is_recurrent(_only_given(node), length):
+        return
+    if len(tokens) != 1 or sizes[0] == sizes[1] or tokens[0].padding < 0:
+        return
+    indices, padding = tokens[0].indices, tokens[0].padding
+    if tuple(indices.shape) != sizes[:2]:
+        dim = 1 - dim
+    if indices.shape[dim] != length or sorted(indices.shape) != sorted(sizes[:2]):
+        return
+    first, last = (tolist(select(indices, dim, place)) for place in (0, length - 1))
+    padded = sum(each == padding for each in last)
+    if padding not in first and 2 <= padded < len(last) and padded * 2 >= len(last):
+        yield TargetPattern(LAST_STEP, dim, sizes, (float(padded), float(len(last))))
+
+
+def _is_recurrent(node: Any, length: int) -> bool:
+    """Whether a node, or each that it joins, gave the outputs of a recurrent layer of torch for so many steps."""
+    while node is not None and node.name() in ("TransposeBackward0", "TransposeBackward1"):
+        node = _only_given(node)
+    if node is None:
+        return False
+    given = [each for each, _ in node.next_functions]
+    if node.name() == "CatBackward0":  # Both directions.
+        return len(given) == len(("forward", "backward")) and all(_is_recurrent(each, length) for each in given)
+    if node.name() == "StackBackward0":
+        return len(given) == length and all(each is not None and _is_cell(each) for each in given)
+    return bool(node.name() == _FUSED_RNN)
+
+
+def _is_cell(node: Any) -> bool:
+    """Whether a node gave a step of a GRU, or of a simple recurrent layer."""
+    given = [each.name() for each, _ in node.next_functions if each is not None]
+    if node.name() == _SUM:
+        return given == ["MulBackward0", "TanhBackward0"]
+    return node.name() in ("TanhBackward0", "ReluBackward0") and given == [_SUM]
+
+
+def _only_given(node: Any) -> Any:
+    """What a node was given, if that is one value only that has a gradient; else None."""
+    given = [each for each, _ in node.next_functions if each is not None]
+    return given[0] if len(given) == 1 else None
 
 
 def _other_input(branch: Any) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 20
-_MOST_BYTES: Final = 1 << 16
+MOST_BYTES: Final = 1 << 16
 """The most bytes of bytecode that are read. Longer code is generated, and reading it would take a while."""
 
 
@@ -130,7 +130,7 @@ def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
 def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
     """The assignment of an item with that key, such as `group["lr"] = rate`, searched like `attribute_assigned`."""
     for code in _codes_around(frame):
-        if key in code.co_consts and len(code.co_code) <= _MOST_BYTES:
+        if key in code.co_consts and len(code.co_code) <= MOST_BYTES:
             before = None
             for each in dis.get_instructions(code):
                 if each.opname == "STORE_SUBSCR" and before is not None and before.argval == key:
@@ -142,7 +142,7 @@ def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
 def words_of_line(frame: FrameType) -> tuple[str, ...]:
     """The names and short strings that the current line of `frame` reads, in order, without duplicates."""
     code, line = frame.f_code, frame.f_lineno
-    if len(code.co_code) > _MOST_BYTES:
+    if len(code.co_code) > MOST_BYTES:
         return ()
     spans = [(start, end) for start, end, at in code.co_lines() if at == line]
     words = {
@@ -205,7 +205,7 @@ class AttributeLines:
 
 def named_instructions(code: CodeType) -> list[NamedInstruction]:
     """The instructions that read or write names, in order. The name of an attribute begins with a dot."""
-    if len(code.co_code) > _MOST_BYTES:
+    if len(code.co_code) > MOST_BYTES:
         return []
     ranges = [(start, line or 0) for start, _, line in code.co_lines()]
     starts = [start for start, _ in ranges]

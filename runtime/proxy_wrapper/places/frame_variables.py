@@ -6,8 +6,10 @@ import sys
 from inspect import CO_OPTIMIZED
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.places.assigned_lines import MOST_BYTES, named_instructions
+
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import CodeType, FrameType
 
 _READERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
@@ -20,9 +22,16 @@ def values_of(frame: FrameType) -> dict[str, Any]:
     """
     if not frame.f_code.co_flags & CO_OPTIMIZED or sys.version_info >= (3, 13):
         return dict(frame.f_locals)
-    if not _READERS.isdisjoint(frame.f_code.co_names):
+    if _may_ask(frame.f_code):
         return {}
     shared = frame.f_locals
     values = dict(shared)
     shared.clear()
     return values
+
+
+def _may_ask(code: CodeType) -> bool:
+    """Whether code names a function that asks for variables; `model.eval` is none, though its name is among these."""
+    if _READERS.isdisjoint(code.co_names):
+        return False
+    return len(code.co_code) > MOST_BYTES or any(each.name in _READERS for each in named_instructions(code))

@@ -1,4 +1,4 @@
-"""Finds the lines of a module's code that pass a mask to attention."""
+"""Finds the lines of a module's code that pass a mask to attention, or draw numbers with `torch.normal`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def mask_lines(code: CodeType) -> Iterator[AssignedLine]:
         if line is not None and any(start <= at < end for at in _offsets_of_keywords(code)):
             found.add(line)
     yield from (AssignedLine(code, line) for line in sorted(found))
+
+
+def normal_lines(code: CodeType) -> Iterator[AssignedLine]:
+    """The lines of a function that mention `torch.normal`."""
+    lines = {each.line for each in named_instructions(code) if each.name in ("normal", ".normal") and not each.is_store}
+    yield from (AssignedLine(code, line) for line in sorted(lines))
 
 
 def _offsets_of_keywords(code: CodeType) -> list[int]:

@@ -5,32 +5,49 @@ from __future__ import annotations
 import ast
 import tokenize
 import warnings
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from types import CodeType
 
 _LARGEST: Final = 1 << 20
 """The most characters of a file that is read."""
+_SCRIPT: Final = "<module>"
+
+
+class _File(NamedTuple):
+    """The syntax of a file, and its functions by the line at which each begins, decorators included."""
+
+    tree: ast.Module
+    functions: dict[int, ast.FunctionDef]
 
 
 class ParsedFunctions:
     """Finds the syntax trees of functions; each file is read once."""
 
     def __init__(self) -> None:
-        self._files: dict[str, dict[int, ast.FunctionDef] | None] = {}
+        self._files: dict[str, _File | None] = {}
 
     def find(self, code: CodeType) -> ast.FunctionDef | None:
         """The definition of the function with `code`; None if its file is missing or has changed since."""
-        if code.co_filename not in self._files:
-            self._files[code.co_filename] = _read(code.co_filename)
-        functions = self._files[code.co_filename]
-        found = None if functions is None else functions.get(code.co_firstlineno)
+        file = self._file_of(code)
+        found = None if file is None else file.functions.get(code.co_firstlineno)
         return found if found is not None and found.name == code.co_name else None
 
+    def find_any(self, code: CodeType) -> ast.FunctionDef | ast.Module | None:
+        """Likewise; of the code of a script itself, its whole file."""
+        if code.co_name != _SCRIPT:
+            return self.find(code)
+        file = self._file_of(code)
+        return None if file is None else file.tree
 
-def _read(file: str) -> dict[int, ast.FunctionDef] | None:
-    """The functions of a file, by first line, including decorators."""
+    def _file_of(self, code: CodeType) -> _File | None:
+        if code.co_filename not in self._files:
+            self._files[code.co_filename] = _read(code.co_filename)
+        return self._files[code.co_filename]
+
+
+def _read(file: str) -> _File | None:
     try:
         with tokenize.open(file) as opened:
             text = opened.read(_LARGEST + 1)
@@ -43,4 +60,4 @@ def _read(file: str) -> dict[int, ast.FunctionDef] | None:
     if tree is None:
         return None
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return {min([node.lineno, *(each.lineno for each in node.decorator_list)]): node for node in functions}
+    return _File(tree, {min([node.lineno, *(each.lineno for each in node.decorator_list)]): node for node in functions})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import NET, find
+from tests.proxy_trace.checks.judged import BACKWARD, NET, find
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +69,47 @@ def test_a_softmax_over_the_samples_is_told(
     happened = [*call("float32[8, 5, 4]", "float32[5, 8, 4]", "float32[8, 2]"), softmax] * 2
     found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, LSTM, *happened))
     assert ["softmax-over-batch" in {each.code for each in found}] == [is_told]
+
+
+POSITIONS = events.Module(2, "model.pos", "PositionalEncoding", 1, 1)
+LINE = events.Location(4, "net.py", 30, "forward")
+
+
+def positioned(given: str, added: str, gave: str, *, dim: int, batch_first: bool | None) -> list[events.Event]:
+    """A model that adds positions, and has an attention unless `batch_first` is None."""
+    calls = [
+        events.CallModule(1, module=1, inputs=[given], training=True),
+        events.CallModule(2, module=2, inputs=[added], training=True),
+        events.ReturnModule(3, module=2, outputs=[added]),
+    ]
+    if batch_first is not None:
+        calls += [
+            events.CallModule(3, module=3, inputs=[added], training=True),
+            events.ReturnModule(3, module=3, outputs=[added]),
+        ]
+    calls.append(events.ReturnModule(4, module=1, outputs=[gave]))
+    attention = events.Module(3, "model.attn", "MultiheadAttention", 1, 1, settings={"batch_first": bool(batch_first)})
+    shape = (1, 99, 4) if dim else (99, 1, 4)
+    pattern = events.GraphPattern(5, module=2, what="position-slice", dim=dim, shape=shape, made=4)
+    return [NET, POSITIONS, attention, LINE, *calls, pattern, *BACKWARD, *calls * 2]
+
+
+@pytest.mark.parametrize(
+    ("added", "gave", "dim", "batch_first", "is_told"),
+    [
+        pytest.param("float32[8, 5, 4]", "float32[8, 5, 9]", 0, True, True, id="batch first"),
+        pytest.param("float32[5, 8, 4]", "float32[5, 8, 9]", 0, False, False, id="sequence first"),
+        pytest.param("float32[8, 5, 4]", "float32[8, 5, 9]", 1, True, False, id="along the sequence"),
+        pytest.param("float32[5, 8, 4]", "float32[5, 8, 9]", 1, False, True, id="along the second, the batch"),
+        pytest.param("float32[8, 5, 4]", "float32[8, 2]", 0, None, True, id="no layer of a sequence"),
+        pytest.param("float32[8, 5, 4]", "float32[8, 5, 9]", 0, None, False, id="nothing tells which it is"),
+        pytest.param("float32[5, 5, 4]", "float32[5, 5, 9]", 0, True, False, id="of one size"),
+    ],
+)
+def test_positions_are_added_along_the_sequence(
+    added: str, gave: str, dim: int, batch_first: bool | None, is_told: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    given = added.replace("float32", "int64").replace(", 4]", "]")
+    path = write_trace(tmp_path / "a.jsonl", *positioned(given, added, gave, dim=dim, batch_first=batch_first))
+    found = [each for each in find(path) if each.code == "positions-along-batch"]
+    assert [(each.name, each.place) for each in found] == ([("model.pos", "net.py:30")] if is_told else [])

@@ -13,7 +13,7 @@ from torch.distributions import Categorical
 from proxy_trace.checks import loss_functions
 from proxy_wrapper import events
 from proxy_wrapper.values.loss_graph import last_node_of, loss_nodes
-from tests.proxy_trace.checks.judged import NET, find, said, weight
+from tests.proxy_trace.checks.judged import CALLS, NET, find, said, weight
 from tests.proxy_trace.checks.judged import VALUES as STATISTICS
 
 if TYPE_CHECKING:
@@ -206,3 +206,26 @@ def test_a_target_of_a_network_that_nothing_steps_is_right(tmp_path: Path, write
     passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5), unused] * 2
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), events.Loss(3, id=1, nodes=nodes), *passes)
     assert not [each for each in find(path) if each.code in {rule.code for rule in loss_functions.CHECK.rules}]
+
+
+@pytest.mark.parametrize(
+    ("beside", "loss", "is_told"),
+    [
+        pytest.param(True, lambda out: F.mse_loss(out[:, 0], LABELS), True, id="beside the loss"),
+        pytest.param(False, lambda out: F.binary_cross_entropy_with_logits(out[:, 0], LABELS), True, id="trained so"),
+        pytest.param(False, lambda out: F.mse_loss(out[:, 0], LABELS), False, id="trained otherwise"),
+        pytest.param(
+            False, lambda out: F.binary_cross_entropy_with_logits(out[:, 0] - 0.5, LABELS), False, id="shifted"
+        ),
+    ],
+)
+def test_logits_are_not_compared_with_a_half(
+    beside: bool, loss: Function, is_told: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    pattern = events.GraphPattern(6, module=1, what="half-threshold", values=[float(beside)], made=2)
+    passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)]
+    line = events.Location(2, "train.py", 30, "evaluate")
+    defined = events.Loss(3, id=1, nodes=graph(1, lambda x: x, loss))
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), line, *CALLS, defined, *passes, pattern)
+    found = [each.place for each in find(path) if each.code == "logits-compared-with-half"]
+    assert found == (["train.py:30"] if is_told else [])

@@ -242,6 +242,88 @@ def test_pairs_that_are_neither_may_be_left_out_by_hand(tmp_path: Path) -> None:
     assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
 
 
+LABELS = (torch.arange(18).reshape(6, 3) % 5 < 2).float()
+"""Rows with none, one and two labels."""
+
+
+@pytest.mark.parametrize(
+    ("targets_of", "codes"),
+    [
+        pytest.param(lambda: LABELS, ["multi-hot-in-softmax"], id="any number of labels"),
+        pytest.param(lambda: LABELS / LABELS.sum(1, keepdim=True).clamp(min=1), [], id="shares"),
+        pytest.param(lambda: LABELS[LABELS.sum(1) > 0].repeat(2, 1)[:6], [], id="one or more"),
+        pytest.param(lambda: torch.eye(3).repeat(2, 1), [], id="one class"),
+        pytest.param(lambda: torch.eye(3).repeat(2, 1) * (torch.arange(6) > 1)[:, None], [], id="one class or none"),
+        pytest.param(lambda: LABELS * 0.9 + 0.05, [], id="smoothed"),
+    ],
+)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_softmax_is_not_for_any_number_of_labels(
+    targets_of: Callable[[], torch.Tensor], codes: list[str], reduction: str, tmp_path: Path
+) -> None:
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+
+    def loss_of(model: Any) -> torch.Tensor:
+        return F.cross_entropy(model(x), targets_of(), reduction=reduction).mean()
+
+    assert judged(nn.Linear(5, 3), loss_of, tmp_path) == codes
+
+
+def test_several_may_belong_together_among_products(tmp_path: Path) -> None:
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+    alike = (torch.arange(6)[:, None] % 4 == torch.arange(6) % 4).float().fill_diagonal_(0)
+    alike[0] = 1
+
+    def loss_of(model: Any) -> torch.Tensor:
+        out = model(x)
+        return F.cross_entropy(out @ model(x + 1).T, alike)
+
+    assert judged(nn.Linear(5, 3), loss_of, tmp_path) == []
+
+
+class Last(nn.Module):
+    """Classifies sequences by a step of a recurrent layer."""
+
+    def __init__(self, layer: type[nn.Module], padding: int | None, *, both: bool, batch_first: bool) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(TOKENS, 8, padding_idx=padding)
+        self.rnn = layer(8, 8, 2, batch_first=batch_first, bidirectional=both)
+        self.fc = nn.Linear(16 if both else 8, 3)
+        self.batch_first = batch_first
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+        out, _ = self.rnn(self.embed(x if self.batch_first else x.T))
+        out = out if self.batch_first else out.transpose(0, 1)
+        return self.fc(out[:, -1] if at is None else out[torch.arange(len(out)), at])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("layer", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize(("both", "batch_first"), [(False, True), (True, True), (False, False)])
+def test_the_last_step_of_padded_sequences(
+    layer: type[nn.Module], both: bool, batch_first: bool, tmp_path: Path
+) -> None:
+    rows, wanted = padded(), torch.arange(BATCH) % 3
+    model = Last(layer, PAD, both=both, batch_first=batch_first)
+    assert judged(model, lambda model: F.cross_entropy(model(rows), wanted), tmp_path) == ["last-step-is-padding"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "padding", "at"),
+    [
+        pytest.param(padded(), PAD, torch.arange(BATCH), id="another step is taken"),
+        pytest.param(padded(), None, None, id="no padding is declared"),
+        pytest.param(padded().flip(1), PAD, None, id="padded on the left"),
+        pytest.param(tokens(), PAD, None, id="not padded"),
+    ],
+)
+def test_steps_that_are_no_padding(
+    rows: torch.Tensor, padding: int | None, at: torch.Tensor | None, tmp_path: Path
+) -> None:
+    model = Last(nn.GRU, padding, both=False, batch_first=True)
+    wanted = torch.arange(BATCH) % 3
+    assert judged(model, lambda model: F.cross_entropy(model(rows, at), wanted), tmp_path) == []
+
+
 def test_where_values_are_not_at_hand_it_is_said(tmp_path: Path, write_trace: WriteTrace) -> None:
     held = [
         events.Parameter(number, f"model.{name}", 1, "float32[2, 2]", device, True)

@@ -1,0 +1,82 @@
+"""Draws through which a gradient was to pass, and does not, are told where they are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributions import Normal
+
+import proxy_wrapper.proxy as Proxy
+from tests.proxy_trace.checks.judged import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+X = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+
+
+class Drawing(nn.Module):
+    """Gives what it draws, with the mean and the deviation."""
+
+    def __init__(self, draw: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.mean, self.spread, self.out = nn.Linear(4, 3), nn.Linear(4, 3), nn.Linear(3, 4)
+        self.draw = draw
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        mean, std = self.mean(x), F.softplus(self.spread(x))
+        drawn = self.draw(mean, std)
+        return self.out(drawn), drawn, mean, std
+
+
+def elbo(model: Any) -> torch.Tensor:
+    out, _, mean, std = model(X)
+    return F.mse_loss(out, X) + (mean**2 + std**2 - std.log()).mean()  # type: ignore[no-any-return]
+
+
+def policy(model: Any) -> torch.Tensor:
+    value, action, mean, std = model(X)
+    return -Normal(mean, std).log_prob(action).mean() + value.pow(2).mean()  # type: ignore[no-any-return]
+
+
+def predicted(model: Any) -> torch.Tensor:
+    out, _, mean, _ = model(X)
+    return F.mse_loss(out, X) + F.mse_loss(mean, X[:, :3])
+
+
+def reconstructed(model: Any) -> torch.Tensor:
+    return F.mse_loss(model(X)[0], X)
+
+
+def shifted(mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+    return mean + std * torch.randn_like(std)
+
+
+@pytest.mark.parametrize(
+    ("draw", "loss_of", "codes"),
+    [
+        pytest.param(torch.normal, elbo, ["draw-without-gradient"], id="a code with a divergence"),
+        pytest.param(shifted, elbo, [], id="by hand"),
+        pytest.param(lambda mean, std: Normal(mean, std).rsample(), elbo, [], id="rsample"),
+        pytest.param(lambda mean, _: torch.normal(mean.detach(), 1.0), elbo, [], id="detached on purpose"),
+        pytest.param(torch.normal, policy, [], id="an action with its density"),
+        pytest.param(torch.normal, predicted, [], id="a prediction that is read again"),
+        pytest.param(torch.normal, reconstructed, [], id="nothing else is trained by it"),
+    ],
+)
+def test_a_gradient_is_to_pass_through_a_draw(
+    draw: Callable[..., torch.Tensor], loss_of: Callable[[Any], torch.Tensor], codes: list[str], tmp_path: Path
+) -> None:
+    proxied = Proxy.Proxy(Drawing(draw), recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(proxied.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss_of(proxied).backward()
+        optimizer.step()
+    Proxy.unproxy(proxied)
+    assert [each.code for each in find(tmp_path) if each.code == "draw-without-gradient"] == codes
