@@ -366,6 +366,11 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "classes-view": a log-softmax of such a view, whose rows are as long as dimension 1 of `shape`.
+    - "norm-of-batch": rows of a matrix of `shape`, divided by the norm of all of it, are compared with each other.
+    - "scale-is-variance": noise is scaled by an exponential of `shape`, which a divergence takes for the variance.
+    - "error-not-detached": the difference of `shape` that a critic's loss squares, multiplied by log-probabilities.
+
+    Of these three, `made` is the line that computes it, if there is only one that may.
 
     Of the inputs of a loss or an attention:
 

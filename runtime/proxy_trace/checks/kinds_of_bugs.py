@@ -690,6 +690,28 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "Embeddings are divided by the norm of the whole batch, and not each by its own.",
+        "normalised-by-batch",
+        ("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "An autoencoder scales its noise by the variance that its divergence is computed of.",
+        "scale-is-variance",
+        ("https://github.com/rachtsingh/ibp_vae/issues/3", "https://github.com/keras-team/keras/issues/3283"),
+    ),
+    KindOfBug(
+        "Gradients",
+        "The policy loss sends a gradient through the advantage into the critic.",
+        "advantage-not-detached",
+        (
+            "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
+            "https://github.com/keras-team/keras-io/issues/194",
+            "https://github.com/coreylynch/async-rl/issues/8",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "Returns and advantages look past the end of an episode.",
         "",
         (

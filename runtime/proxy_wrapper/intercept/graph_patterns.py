@@ -10,14 +10,16 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import GraphPattern
+from proxy_wrapper.intercept.formula_patterns import ERROR, NORM, SCALE, find_formulas
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.intercept.target_patterns import ATTENDED, SEEN, find_target_patterns
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import reachable
+from proxy_wrapper.places.called_functions import Body, reachable
 from proxy_wrapper.places.mask_lines import mask_lines
+from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import torch
 
@@ -43,6 +45,8 @@ _TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0", "PermuteBack
 _FEWEST_MIXED: Final = 3
 """How many dimensions a tensor has whose view may change their order."""
 _SIGN: Final = 1 << 63
+_LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
+"""What finds the line to be named, by the formula."""
 
 
 class GraphPatterns:
@@ -75,6 +79,8 @@ class GraphPatterns:
                 self._view(node, location)
         for what, dim, shape, values in find_target_patterns(takers):
             self._emit(what, (), dim, shape, location, values, self._mask_line() if what in (ATTENDED, SEEN) else 0)
+        for what, dim, shape, values in find_formulas(takers):
+            self._emit(what, (), dim, shape, location, values, self._line_of(_LINES[what]))
 
     def _linear(self, node: Any, name: str, takers: dict[Any, int], location: int) -> None:
         """Tell of a linear layer that takes what another one gave, as it is."""
@@ -147,16 +153,26 @@ class GraphPatterns:
 
     def _mask_line(self) -> int:
         """The location of the only line in the code of modules that gives an attention a mask; 0 if there are more."""
-        tracer = self._tracer
-        is_user_code = tracer.locator.is_user_code
-        found: dict[tuple[int, int], AssignedLine] = {}
-        for entry in list(tracer.registry):
-            forward = forward_of(entry)
-            if forward is None or not is_user_code(forward.code):
-                continue
-            for called in reachable(forward, is_user_code):
-                found.update(((id(each.code), each.line), each) for each in mask_lines(called.body.code))
-        return tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
+        bodies = self._bodies([forward for entry in list(self._tracer.registry) if (forward := forward_of(entry))])
+        found = {(id(each.code), each.line): each for body in bodies for each in mask_lines(body.code)}
+        return self._tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
+
+    def _line_of(self, find: Callable[[Iterable[Body]], AssignedLine | None]) -> int:
+        """The location of a line in the code of modules, or in that which begins the backward pass; 0 if none is."""
+        frame = self._tracer.locator.user_frame(2)
+        begins = [forward for entry in list(self._tracer.registry) if (forward := forward_of(entry))]
+        begins += [] if frame is None else [Body(frame.f_code, frame.f_globals)]
+        return self._tracer.locator.line(find(self._bodies(begins)))
+
+    def _bodies(self, begins: Iterable[Body]) -> list[Body]:
+        """Some functions of the program with all that they lead to, each once."""
+        is_user_code = self._tracer.locator.is_user_code
+        found: dict[int, Body] = {}
+        for body in begins:
+            if is_user_code(body.code):
+                for called in reachable(body, is_user_code):
+                    found.setdefault(id(called.body.code), called.body)
+        return list(found.values())
 
     def _emit(
         self,
