@@ -437,6 +437,26 @@ class RateWithoutEffect(Happening, frozen=True, gc=False):
     made: Count = 0
 
 
+class StatePattern(Happening, frozen=True, gc=False):
+    """A pattern in the values or the memory of parameters, and of what is kept for them.
+
+    `what` names the pattern:
+
+    - "state-is-gradient": when an optimizer began a step, what it has kept for `tensor` since an earlier one, under the
+      key `name`, was the memory of the gradient. `made` is the line that kept it, if there is only one.
+    - "average": 16 times in a row `tensor` moved to `factor * tensor + (1 - factor) * other`, as eight of its elements
+      showed. `values`: the smallest factor, the largest, and how many optimizer steps were made meanwhile. `made` is
+      the line that does it, if there is only one that may.
+    """
+
+    what: str = ""
+    tensor: Count = 0
+    other: Count = 0
+    name: str = ""
+    values: Sequence[Number] = ()
+    made: Count = 0
+
+
 class ParameterGroup(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A group of an optimizer's parameters.
 
@@ -803,7 +823,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
     SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, FreezeWithoutEffect,
-    RateWithoutEffect,
+    RateWithoutEffect, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

@@ -689,6 +689,21 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/pytorch/pytorch/issues/23782",),
     ),
     KindOfBug(
+        "Optimizer",
+        "An optimizer keeps the memory of a gradient, which the next backward pass changes.",
+        "optimizer-keeps-gradient",
+        (
+            "https://github.com/jettify/pytorch-optimizer/issues/55",
+            "https://github.com/shivram1987/diffGrad/issues/2",
+        ),
+    ),
+    KindOfBug(
+        "Modes",
+        "The average of a model, or a target network, takes nearly all of the model at each step.",
+        "average-follows-at-once",
+        ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
+    ),
+    KindOfBug(
         "Loss and data",
         "Embeddings are divided by the norm of the whole batch, and not each by its own.",
         "normalised-by-batch",

@@ -22,6 +22,8 @@ _NORMS: Final = frozenset({"norm", "vector_norm"})
 _EXPONENTIALS: Final = frozenset({"exp", "exp_"})
 _NOISE: Final = frozenset({"randn_like", "randn", "normal", "normal_", "rsample", "Normal"})
 _ERRORS: Final = re.compile(r"_?(adv|advantages?|td_errors?|deltas?)")
+_ALL: Final = frozenset({"parameters", "named_parameters", "state_dict"})
+_MOVES: Final = frozenset({"copy_", "lerp_", "mul_", "add_", "data"})
 _CUTS: Final = frozenset({".detach", ".data", ".item", ".numpy", ".tolist"})
 
 
@@ -60,6 +62,17 @@ def error_line(bodies: Iterable[Body]) -> AssignedLine | None:
         for body in bodies
         for each in named_instructions(body.code)
         if each.is_store and _ERRORS.fullmatch(each.name)
+    )
+
+
+def average_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that moves a tensor, among the functions that take all parameters; None if there are several."""
+    taking = (body for body in bodies if any(_reading_lines([body], _ALL)))
+    return _only(
+        AssignedLine(body.code, each.line)
+        for body in taking
+        for each in named_instructions(body.code)
+        if each.name.startswith(".") and each.name[1:] in _MOVES
     )
 
 
