@@ -370,7 +370,11 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "scale-is-variance": noise is scaled by an exponential of `shape`, which a divergence takes for the variance.
     - "error-not-detached": the difference of `shape` that a critic's loss squares, multiplied by log-probabilities.
 
-    Of these three, `made` is the line that computes it, if there is only one that may.
+    Of these three, `made` is the line that computes it, if there is only one that may. Of derivatives:
+
+    - "derivatives-unused": no later pass differentiated what was computed at this place with `create_graph=True`, with
+      respect to parameters or to what was made from them, in eight passes of those that were followed.
+    - "derivatives-used": then one did.
 
     Of the inputs of a loss or an attention:
 

@@ -689,6 +689,15 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/pytorch/pytorch/issues/23782",),
     ),
     KindOfBug(
+        "Gradients",
+        "The outer loss of meta-learning does not depend on the parameters that the inner steps made.",
+        "inner-steps-unused",
+        (
+            "https://github.com/KanishJebaMathewM/Truxify/issues/13118",
+            "https://github.com/katerakelly/pytorch-maml/issues/15",
+        ),
+    ),
+    KindOfBug(
         "Optimizer",
         "An optimizer keeps the memory of a gradient, which the next backward pass changes.",
         "optimizer-keeps-gradient",

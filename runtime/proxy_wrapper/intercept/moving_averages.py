@@ -11,9 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.events import StatePattern
-from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import Body, reachable
+from proxy_wrapper.places.called_functions import Body, functions_of
 from proxy_wrapper.places.named_lines import average_line
 from proxy_wrapper.values.statistics import has_values, is_hosted, unobserved
 from proxy_wrapper.values.torch_functions import (
@@ -125,18 +124,14 @@ class MovingAverages:
 
     def _emit(self, state: StateEntry, average: _Average) -> None:
         tracer = self._tracer
-        frame: FrameType | None = sys._getframe()
         is_user_code = tracer.locator.is_user_code
-        begins = [forward for entry in list(tracer.registry) if (forward := forward_of(entry))]
+        bodies: dict[int, Body] = {}
+        frame: FrameType | None = sys._getframe()
         while frame is not None:  # The model may be called by another function than the average is made in.
-            begins.append(Body(frame.f_code, frame.f_globals))
+            if is_user_code(frame.f_code):
+                own = Body(frame.f_code, frame.f_globals)
+                bodies.update((id(body.code), body) for body in (own, *functions_of(frame.f_globals)))
             frame = frame.f_back
-        bodies = {
-            id(called.body.code): called.body
-            for body in begins
-            if is_user_code(body.code)
-            for called in reachable(body, is_user_code)
-        }
         made = tracer.locator.line(average_line(bodies.values()))
         factors = [move.factor for move in average.moves]
         values = (min(factors), max(factors), float(tracer.step - average.first_step))
