@@ -373,7 +373,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     Of these three, `made` is the line that computes it, if there is only one that may. Of derivatives:
 
     - "derivatives-unused": no later pass differentiated what was computed at this place with `create_graph=True`, with
-      respect to parameters or to what was made from them, in eight passes of those that were followed.
+      respect to parameters or to what was made from them, in eight passes of those that were followed. `made` is the
+      line that led to it, in the function that also led to the later passes.
     - "derivatives-used": then one did.
 
     Of the inputs of a loss or an attention:

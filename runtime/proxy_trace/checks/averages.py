@@ -108,7 +108,7 @@ def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
     for state in of_process.acts.states:
         if state.event.what != "average" or len(state.event.values) != _VALUES:
             continue
-        lowest, highest, steps = state.event.values
+        lowest, highest, steps = map(float, state.event.values)
         is_swapped = 0 < lowest <= highest <= _LARGEST_FACTOR and highest - lowest <= _SAME_FACTOR
         key = state.made or state.tensor
         if is_swapped and steps <= _MOST_STEPS and key not in told:

@@ -71,11 +71,11 @@ def _unused(of_process: ProcessEvidence) -> list[Finding]:
     """The places of one process whose derivatives were for a loss that does not depend on them."""
     found = []
     used = {place for event, place, _ in of_process.acts.patterns if event.what == "derivatives-used"}
-    for event, place, _ in of_process.acts.patterns:
+    for event, place, made in of_process.acts.patterns:
         if event.what == "derivatives-unused" and place not in used and of_process.has_trained:
             reason = "no loss that is trained depends on the gradients that it computes with a graph"
             rank = [of_process.process.rank]
-            found.append(UNUSED.finding("autograd.grad", reason, rank, step=event.step, place=place))
+            found.append(UNUSED.finding("autograd.grad", reason, rank, step=event.step, place=made or place))
     return found
 
 

@@ -10,16 +10,19 @@ or the function is called so. Others may keep a graph that they have no use for,
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.values.describe import PLAIN, find_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import FrameType
 
     from proxy_wrapper.tracer import Tracer
 
@@ -44,13 +47,15 @@ class _Place:
         unused: how many of them no later pass was found to have differentiated.
         adapts: whether one took the derivatives of another one at this place, or its function is called so.
         is_used: whether any was differentiated.
+        stack: the lines of the program that called for the first one, the innermost first.
     """
 
-    __slots__ = ("adapts", "is_told", "is_used", "passes", "unused")
+    __slots__ = ("adapts", "is_told", "is_used", "passes", "stack", "unused")
 
     def __init__(self) -> None:
         self.passes = self.unused = 0
         self.adapts = self.is_used = self.is_told = False
+        self.stack: list[AssignedLine] = []
 
 
 class _Followed:
@@ -109,8 +114,9 @@ class Derivatives:
         place = self._places.setdefault(location, _Place())
         if place.is_used or not _are_parameters(find_tensors((inputs,)), has_begun=place.passes > 0):
             return
-        frame = None if place.passes else self._tracer.locator.user_frame(2)
-        place.adapts |= frame is not None and _ADAPTATION.search(frame.f_code.co_name) is not None
+        if not place.passes:
+            place.stack = self._stack()
+            place.adapts |= bool(place.stack) and _ADAPTATION.search(place.stack[0].code.co_name) is not None
         place.passes += 1
         if place.passes > _FIRST and place.passes & (place.passes - 1):
             return
@@ -129,8 +135,22 @@ class Derivatives:
     def _emit(self, what: str, location: int) -> None:
         tracer = self._tracer
         thread = tracer.thread
-        event = GraphPattern(tracer.now_us(), tracer.step, 0, location, thread.number, thread.stage, what)
-        tracer.broadcast(event, location, level=INFO)
+        codes = {id(each.code) for each in self._stack()}
+        shared = (each for each in self._places[location].stack if id(each.code) in codes)
+        made = tracer.locator.line(next(shared, None))
+        event = GraphPattern(tracer.now_us(), tracer.step, 0, location, thread.number, thread.stage, what, made=made)
+        tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+    def _stack(self) -> list[AssignedLine]:
+        """The lines of the program that are running, the innermost first."""
+        is_user_code = self._tracer.locator.is_user_code
+        found = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if is_user_code(frame.f_code):
+                found.append(AssignedLine(frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        return found
 
 
 def _are_parameters(inputs: Sequence[torch.Tensor], *, has_begun: bool) -> bool:

@@ -68,7 +68,7 @@ def functions_of(names: dict[str, Any]) -> Iterator[Body]:
         for each in list(vars(value).values()) if isinstance(value, type) else (value,):
             function: Any = each.__func__ if type(each) in (staticmethod, classmethod) else each
             while type(function) is FunctionType and "__wrapped__" in vars(function):
-                function = function.__wrapped__
+                function = vars(function)["__wrapped__"]
             if type(function) is FunctionType:
                 yield Body(function.__code__, function.__globals__)
 

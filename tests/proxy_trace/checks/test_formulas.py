@@ -57,7 +57,7 @@ def distances(out: torch.Tensor) -> torch.Tensor:
 def gram(out: torch.Tensor) -> torch.Tensor:
     """The distance between two matrices, each with a norm of 1."""
     first, second = out.t() @ out, out.flip(0).t() @ RETURNS[:, None] @ out[:1]
-    return (first / first.norm() - second / second.norm()).pow(2).sum()
+    return (first / first.norm() - second / second.norm()).square().sum()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
