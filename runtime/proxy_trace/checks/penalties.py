@@ -1,9 +1,8 @@
-"""Penalties on gradients have gradients themselves, and derivatives with a graph are differentiated.
+"""Checks that penalties on gradients have gradients themselves, and that derivatives with a graph are used.
 
-`torch.autograd.grad` without `create_graph=True` gives numbers without a graph: a penalty that is computed from them,
-as in WGAN-GP, is a constant in the loss. It is reported as part of the loss, and regularises nothing. The other way
-round, gradients of parameters with `create_graph=True`, as those of the inner loop of MAML, are for a loss that depends
-on the parameters which they make.
+`torch.autograd.grad` without `create_graph=True` returns gradients without a graph. A penalty that is computed from
+them, as in WGAN-GP, is a constant in the loss and regularises nothing. The other way round, gradients of parameters
+with `create_graph=True`, as in the inner loop of MAML, are for a loss that depends on the parameters they produce.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ CONSTANT_PENALTY: Final = Rule(
     "Penalties on gradients that have no gradient",
     "A function whose name says that it computes a penalty (`gradient_penalty`, `gp`, `r1`) called "
     "`torch.autograd.grad` at least twice at one place, each time without `create_graph=True`, in a run that trains. "
-    "What it gives does not depend on the weights any more.",
-    "Give `create_graph=True` to `torch.autograd.grad`.",
+    "The result does not depend on the weights.",
+    "Pass `create_graph=True` to `torch.autograd.grad`.",
     "show {run} --kind backward",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",),
 )
@@ -80,4 +79,4 @@ def _unused(of_process: ProcessEvidence) -> list[Finding]:
 
 
 CHECK: Final = Check("penalties", "penalties on gradients have gradients", _look, (CONSTANT_PENALTY, UNUSED))
-"""Only there if a function that is called after a penalty computes gradients, or derivatives are unused."""
+"""Applies if a function named like a penalty computes gradients, or derivatives with a graph are unused."""
