@@ -382,6 +382,16 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "half-threshold": the code that calls `module`, an outermost one, compares what it puts out with 0.5, at `made`.
       This is read once for each place of a call. `values` is 1 if that code gives it to a binary cross entropy with
       logits, too; else 0, and nothing in the code and the layers of the module makes probabilities.
+    - "norm-of-batch": rows of a matrix of `shape`, divided by the norm of all of it, are compared with each other.
+    - "scale-is-variance": noise is scaled by an exponential of `shape`, which a divergence takes for the variance.
+    - "error-not-detached": the difference of `shape` that a critic's loss squares, multiplied by log-probabilities.
+
+    Of these three, `made` is the line that computes it, if there is only one that may. Of derivatives:
+
+    - "derivatives-unused": no later pass differentiated what was computed at this place with `create_graph=True`, with
+      respect to parameters or to what was made from them, in eight passes of those that were followed. `made` is the
+      line that led to it, in the function that also led to the later passes.
+    - "derivatives-used": then one did.
 
     Of the inputs of a loss or an attention:
 
@@ -450,6 +460,26 @@ class RateWithoutEffect(Happening, frozen=True, gc=False):
     optimizer_id: Count = 0
     name: str = ""
     is_key: bool = False
+    made: Count = 0
+
+
+class StatePattern(Happening, frozen=True, gc=False):
+    """A pattern in the values or the memory of parameters, and of what is kept for them.
+
+    `what` names the pattern:
+
+    - "state-is-gradient": when an optimizer began a step, what it has kept for `tensor` since an earlier one, under the
+      key `name`, was the memory of the gradient. `made` is the line that kept it, if there is only one.
+    - "average": 16 times in a row `tensor` moved to `factor * tensor + (1 - factor) * other`, as eight of its elements
+      showed. `values`: the smallest factor, the largest, and how many optimizer steps were made meanwhile. `made` is
+      the line that does it, if there is only one that may.
+    """
+
+    what: str = ""
+    tensor: Count = 0
+    other: Count = 0
+    name: str = ""
+    values: Sequence[Number] = ()
     made: Count = 0
 
 
@@ -819,7 +849,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
     SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, FreezeWithoutEffect,
-    RateWithoutEffect,
+    RateWithoutEffect, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

@@ -38,6 +38,23 @@ OLD_STATISTICS: Final = Rule(
     ),
 )
 
+FOLLOWS_AT_ONCE: Final = Rule(
+    "average-follows-at-once",
+    WARNING,
+    "Averages that keep next to nothing of themselves",
+    "A parameter that no optimizer steps became the average of itself and of the same parameter of a model that "
+    "trains, 16 times in a row, at least every fourth step, always with the same factor of at most 0.1 for itself. An "
+    "average is to keep most of itself, as 0.99 or 0.995 does: the two factors may be swapped. This one is little else "
+    "than the model of one step ago. Eight elements are compared, up to rounding.",
+    "Swap the factors: `average.copy_(decay * average + (1 - decay) * parameter)`. A rate `tau` such as 0.005 belongs "
+    "to the parameter.",
+    "show {run} --kind state_pattern",
+    sources=(
+        "https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",
+        "https://docs.pytorch.org/docs/stable/optim.html",
+    ),
+)
+
 _NAME: Final = re.compile(
     r"(^|[_.])(ema|ma|swa|avg|average[ds]?|averaged_model|target|shadow|momentum|mean_teacher)([_.\d]|$)"
 )
@@ -48,6 +65,14 @@ _RATE_OF_AVERAGING: Final = "SWALR"
 _COUNT: Final = "n_averaged"
 _FEWEST_CALLS: Final = 5
 _FEWEST_STEPS: Final = 50
+_VALUES: Final = 3
+_LARGEST_FACTOR: Final = 0.1
+_SAME_FACTOR: Final = 0.04
+"""How much factors may differ by rounding."""
+
+_MOST_STEPS: Final = 60
+"""In how many steps an average has moved 16 times: one that moves seldom may be a copy that is meant."""
+
 _STATISTICS: Final = ("running_mean", "running_var")
 
 
@@ -60,8 +85,9 @@ def _look(evidence: Evidence) -> Sight | None:
             root for root in tree.roots if _NAME.search(root.name) or _TYPES.match(root.type) or root.id in owned
         ]
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
-        findings += old
-        is_any |= bool(averages or old)
+        swapped = _following_at_once(of_process)
+        findings += old + swapped
+        is_any |= bool(averages or old or swapped)
         of_roots: dict[int, list[TensorSummary]] = {}
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
@@ -72,6 +98,24 @@ def _look(evidence: Evidence) -> Sight | None:
                 rank = [of_process.process.rank]
                 findings.append(NEVER_UPDATED.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
     return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
+    """The averages of one process that take nearly all of what they are the averages of."""
+    found = []
+    told = set()
+    for state in of_process.acts.states:
+        if state.event.what != "average" or len(state.event.values) != _VALUES:
+            continue
+        lowest, highest, steps = map(float, state.event.values)
+        is_swapped = 0 < lowest <= highest <= _LARGEST_FACTOR and highest - lowest <= _SAME_FACTOR
+        key = state.made or state.tensor
+        if is_swapped and steps <= _MOST_STEPS and key not in told:
+            told.add(key)
+            reason = f"each move keeps {(lowest + highest) / 2:.3g} of it, and takes the rest of {state.other}"
+            rank = [of_process.process.rank]
+            found.append(FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=state.made))
+    return found
 
 
 def _stands_still(
@@ -174,5 +218,7 @@ def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-CHECK: Final = Check("averages", "averages of models follow them", _look, (NEVER_UPDATED, OLD_STATISTICS))
+_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE)
+
+CHECK: Final = Check("averages", "averages of models follow them", _look, _RULES)
 """Applies if a model is an average by its name or class, or keeps old batch statistics."""

@@ -707,6 +707,52 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/pytorch/pytorch/issues/23782",),
     ),
     KindOfBug(
+        "Gradients",
+        "The outer loss of meta-learning does not depend on the parameters that the inner steps made.",
+        "inner-steps-unused",
+        (
+            "https://github.com/KanishJebaMathewM/Truxify/issues/13118",
+            "https://github.com/katerakelly/pytorch-maml/issues/15",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "An optimizer keeps the memory of a gradient, which the next backward pass changes.",
+        "optimizer-keeps-gradient",
+        (
+            "https://github.com/jettify/pytorch-optimizer/issues/55",
+            "https://github.com/shivram1987/diffGrad/issues/2",
+        ),
+    ),
+    KindOfBug(
+        "Modes",
+        "The average of a model, or a target network, takes nearly all of the model at each step.",
+        "average-follows-at-once",
+        ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Embeddings are divided by the norm of the whole batch, and not each by its own.",
+        "normalised-by-batch",
+        ("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "An autoencoder scales its noise by the variance that its divergence is computed of.",
+        "scale-is-variance",
+        ("https://github.com/rachtsingh/ibp_vae/issues/3", "https://github.com/keras-team/keras/issues/3283"),
+    ),
+    KindOfBug(
+        "Gradients",
+        "The policy loss sends a gradient through the advantage into the critic.",
+        "advantage-not-detached",
+        (
+            "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
+            "https://github.com/keras-team/keras-io/issues/194",
+            "https://github.com/coreylynch/async-rl/issues/8",
+        ),
+    ),
+    KindOfBug(
         "Loss and data",
         "A softmax is trained on samples that have any number of labels.",
         "multi-hot-in-softmax",

@@ -81,6 +81,22 @@ _FEWEST_RECREATED: Final = 5
 _STATELESS: Final = frozenset({"SGD"})
 """Classes that keep no state unless momentum is set."""
 
+IS_GRADIENT: Final = Rule(
+    "optimizer-keeps-gradient",
+    WARNING,
+    "Optimizers that keep the memory of a gradient",
+    "When an optimizer that is not one of PyTorch's began one of its first steps, a tensor of its state, whose name "
+    "says that it keeps something for later (`momentum_buffer`, `previous_grad`), had the same memory as the gradient "
+    "of its parameter. So the backward pass wrote over what was kept. It was assigned without a copy, and gradients "
+    "are cleared by zeros, or not at all.",
+    'Keep a copy: `state["momentum_buffer"] = p.grad.clone()`.',
+    "show {run} --kind state_pattern",
+    sources=(
+        "https://github.com/jettify/pytorch-optimizer/issues/55",
+        "https://github.com/shivram1987/diffGrad/issues/2",
+    ),
+)
+
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
@@ -89,6 +105,7 @@ def _look(evidence: Evidence) -> Sight:
         findings += _without_gradients(of_process)
         findings += _recreated(of_process)
         findings += _frozen(of_process)
+        findings += _with_gradients(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
@@ -143,6 +160,17 @@ def _without_gradients(of_process: ProcessEvidence) -> list[Finding]:
             reason = "its parameters no longer have gradients: another model is trained"
             rank, place = [of_process.process.rank], optimizer.origin
             found.append(OTHER_MODEL.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
+    return found
+
+
+def _with_gradients(of_process: ProcessEvidence) -> list[Finding]:
+    """The optimizers of one process whose state is a gradient."""
+    found = []
+    for state in of_process.acts.states:
+        if state.event.what == "state-is-gradient":
+            reason = f'"{state.event.name}" is the memory of the gradient'
+            rank, place = [of_process.process.rank], state.made or state.place
+            found.append(IS_GRADIENT.finding(state.tensor, reason, rank, step=state.event.step, place=place))
     return found
 
 
@@ -242,5 +270,5 @@ CHECK: Final = Check(
     "optimizers",
     "optimizers have parameters of the models that are trained",
     _look,
-    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN),
+    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN, IS_GRADIENT),
 )

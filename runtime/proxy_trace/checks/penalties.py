@@ -1,7 +1,8 @@
-"""Checks that penalties on gradients have gradients themselves.
+"""Checks that penalties on gradients have gradients themselves, and that derivatives with a graph are used.
 
 `torch.autograd.grad` without `create_graph=True` returns gradients without a graph. A penalty that is computed from
-them, as in WGAN-GP, is a constant in the loss and regularises nothing.
+them, as in WGAN-GP, is a constant in the loss and regularises nothing. The other way round, gradients of parameters
+with `create_graph=True`, as in the inner loop of MAML, are for a loss that depends on the parameters they produce.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
 
 CONSTANT_PENALTY: Final = Rule(
     "penalty-without-graph",
@@ -26,10 +29,26 @@ CONSTANT_PENALTY: Final = Rule(
     "show {run} --kind backward",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",),
 )
+UNUSED: Final = Rule(
+    "inner-steps-unused",
+    WARNING,
+    "Inner steps of meta-learning that no loss depends on",
+    "`torch.autograd.grad` with `create_graph=True` gave gradients of parameters, again and again at one place, and "
+    "later ones were computed from what earlier ones had made, or the function is called after adaptation (`adapt`, "
+    "`inner_update`). But the graph of no later pass ever had these gradients in it, of four backward passes looked at "
+    "for each. So the loss that is trained does not depend on the parameters that were adapted: it was computed with "
+    "those that they started from, or the steps were made on `.data`.",
+    "Compute the outer loss with the adapted parameters, `functional_call(model, adapted, (x,))`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/KanishJebaMathewM/Truxify/issues/13118",
+        "https://github.com/katerakelly/pytorch-maml/issues/15",
+    ),
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
-    findings = []
+    findings: list[Finding] = []
     is_any = False
     for of_process in evidence.of_processes:
         for penalty in of_process.training.penalties.values():
@@ -41,8 +60,23 @@ def _look(evidence: Evidence) -> Sight | None:
                 findings.append(
                     CONSTANT_PENALTY.finding(penalty.function, reason, rank, place=penalty.place, evidence=numbers)
                 )
+        unused = _unused(of_process)
+        findings += unused
+        is_any |= bool(unused)
     return Sight(findings, evidence.sampling_words) if is_any else None
 
 
-CHECK: Final = Check("penalties", "penalties on gradients have gradients", _look, (CONSTANT_PENALTY,))
-"""Applies if a function named like a penalty computes gradients."""
+def _unused(of_process: ProcessEvidence) -> list[Finding]:
+    """The places of one process whose derivatives were for a loss that does not depend on them."""
+    found = []
+    used = {place for event, place, _ in of_process.acts.patterns if event.what == "derivatives-used"}
+    for event, place, made in of_process.acts.patterns:
+        if event.what == "derivatives-unused" and place not in used and of_process.has_trained:
+            reason = "no loss that is trained depends on the gradients that it computes with a graph"
+            rank = [of_process.process.rank]
+            found.append(UNUSED.finding("autograd.grad", reason, rank, step=event.step, place=made or place))
+    return found
+
+
+CHECK: Final = Check("penalties", "penalties on gradients have gradients", _look, (CONSTANT_PENALTY, UNUSED))
+"""Applies if a function named like a penalty computes gradients, or derivatives with a graph are unused."""

@@ -276,6 +276,16 @@ def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
     return f"{event.what}: {', '.join(map(names.tensor_name, event.weights))}"
 
 
+def _state_pattern(event: events.StatePattern, names: Names) -> str:
+    tensor = names.tensor_name(event.tensor)
+    if event.what == "average":
+        lowest, highest, steps = event.values
+        factors = f"factors {format_number(lowest)} to {format_number(highest)}"
+        moved = format_count(int(steps), "step")
+        return f"{tensor} is an average of {names.tensor_name(event.other)}: {factors}, in {moved}"
+    return f'{event.what}: "{event.name}" of {tensor}'
+
+
 def _load(event: events.Load, _: Names) -> str:
     words = [format_count(event.loaded, "key")]
     words += [f"missing {', '.join(event.missing)}"] if event.missing else []
@@ -400,6 +410,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.RateReduced: _rate_reduced,
     events.RateWithoutEffect: _rate_without_effect,
     events.GraphPattern: _graph_pattern,
+    events.StatePattern: _state_pattern,
     events.Gradient: _gradient,
     events.Update: _update,
     events.NonFinite: _non_finite,

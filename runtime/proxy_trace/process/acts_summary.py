@@ -33,6 +33,16 @@ class PlacedPattern(NamedTuple):
     made: str = ""
 
 
+class PlacedState(NamedTuple):
+    """A pattern of state, the names of the two tensors, the line that made it, if known, and where the step began."""
+
+    event: events.StatePattern
+    tensor: str
+    other: str
+    made: str
+    place: str
+
+
 class PlacedDropout(NamedTuple):
     """An active dropout, and where it was called."""
 
@@ -113,6 +123,7 @@ class ActsSummary(NamedTuple):
 
     Attributes:
         patterns: patterns of graphs, in order.
+        states: patterns of state, in order.
         dropouts: dropout that was active in evaluation mode.
         freezings: attempts to freeze without effect.
         discards: discarded results.
@@ -127,6 +138,7 @@ class ActsSummary(NamedTuple):
     """
 
     patterns: Sequence[PlacedPattern]
+    states: Sequence[PlacedState]
     dropouts: Sequence[PlacedDropout]
     freezings: Sequence[PlacedFreezing]
     discards: Sequence[PlacedDiscard]
@@ -147,6 +159,7 @@ class ActsCollector:
         """Begin. `names` resolves the ids in the events."""
         self._names = names
         self._patterns: list[PlacedPattern] = []
+        self._states: list[PlacedState] = []
         self._dropouts: list[PlacedDropout] = []
         self._freezings: list[PlacedFreezing] = []
         self._discards: list[PlacedDiscard] = []
@@ -179,6 +192,7 @@ class ActsCollector:
         """The summary of everything read so far."""
         return ActsSummary(
             self._patterns,
+            self._states,
             self._dropouts,
             self._freezings,
             self._discards,
@@ -278,6 +292,13 @@ class ActsCollector:
         is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
         if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
             self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)
+
+    def state_pattern(self, event: events.StatePattern) -> None:
+        """State has a pattern."""
+        if len(self._states) < _MOST:
+            tensor, other = map(self._names.tensor_name, (event.tensor, event.other))
+            made = self._names.place(event.made) if event.made else ""
+            self._states.append(PlacedState(event, tensor, other, made, self._place(event)))
 
     def _count(self, mix: MixSummary, shape: tuple[int, ...], event: events.Happening) -> None:
         """Decide by sizes whether the first dimension is the batch; undecided if sizes are equal."""

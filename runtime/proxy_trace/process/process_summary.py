@@ -355,6 +355,7 @@ class ProcessCollector:
             events.Input: self._training.input,
             events.Loss: self._training.loss,
             events.GraphPattern: self._acts.pattern,
+            events.StatePattern: self._acts.state_pattern,
             events.SchedulerStep: self._training.scheduler_step,
             events.RateReduced: self._training.rate_reduced,
             events.Clip: self._training.clip,

@@ -13,12 +13,14 @@ included, to its own threads.
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.derivatives import Derivatives
 from proxy_wrapper.intercept.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.losses import Losses, value_of
@@ -33,11 +35,14 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.intercept.torch_calls import TorchCalls
     from proxy_wrapper.intercept.updates import Updates
+    from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
 _ENTRY: Final = "_engine_run_backward"
 _CREATE_GRAPH_INDEX: Final = 1
 """Position of `create_graph` among the arguments that follow the roots and their gradients."""
+_INPUTS_INDEX: Final = 2
+"""Position of the inputs there."""
 
 
 class BackwardPasses:
@@ -55,6 +60,7 @@ class BackwardPasses:
         self._losses = Losses(tracer)
         self._patterns = GraphPatterns(tracer)
         self._discarded = DiscardedResults(tracer)
+        self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
@@ -80,6 +86,7 @@ class BackwardPasses:
         @uncounted
         def run_backward(roots: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
             begun = self._begin(roots, gradients, args, kwargs)
+            result: Any = None
             raised = True
             try:
                 result = original(roots, gradients, *args, **kwargs)
@@ -90,6 +97,8 @@ class BackwardPasses:
             finally:
                 if begun is not None:
                     self._end(begun, raised)
+                    if begun.inputs is not None and not raised:
+                        self._follow(result, begun)
             return result
 
         return run_backward
@@ -132,6 +141,11 @@ class BackwardPasses:
                     len(args) > _CREATE_GRAPH_INDEX and args[_CREATE_GRAPH_INDEX] is True,
                 )
                 tracer.broadcast(event, location, level=INFO)
+                has_graph = event.create_graph
+                if not (running or location == 0):
+                    self._derivatives_of(thread).before_pass(
+                        tensors, location, is_whole=is_training, has_graph=has_graph
+                    )
                 marks = None
                 if is_training:
                     self._patterns.look(tensors, location)
@@ -141,12 +155,31 @@ class BackwardPasses:
                         marks = self._updates.before_backward(location)
             mode = self._torch_calls
             found = mode.enter_engine() if mode.is_installed else None
-            begun = BackwardPass(roots, gradients, function, now, location, found, marks)
+            has_results = has_graph and function == "grad" and not running and len(args) > _INPUTS_INDEX
+            inputs = args[_INPUTS_INDEX] if has_results else None
+            begun = BackwardPass(roots, gradients, function, now, location, found, marks, inputs)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
             return None
         running.append(begun)
         return begun
+
+    def _derivatives_of(self, thread: ThreadState) -> Derivatives:
+        """What follows the derivatives that a thread computes."""
+        found = self._derivatives.get(thread)
+        if found is None:
+            found = self._derivatives[thread] = Derivatives(self._tracer)
+        return found
+
+    def _follow(self, result: Any, begun: BackwardPass) -> None:
+        """Follow what a pass has given that can be differentiated again."""
+        tracer = self._tracer
+        try:
+            if tracer.active:
+                with torch._C.DisableTorchFunction():
+                    self._derivatives_of(tracer.thread).after_pass(result, begun.inputs, begun.location)
+        except Exception as error:  # noqa: BLE001
+            tracer.fail(error)
 
     def _end(self, begun: BackwardPass, raised: bool) -> None:
         tracer = self._tracer

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from proxy_wrapper.events import GraphPattern
+from proxy_wrapper.intercept.formula_patterns import ERROR, NORM, SCALE, find_formulas
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.intercept.target_patterns import ATTENDED, LAST_STEP, SEEN, find_target_patterns
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import reachable
+from proxy_wrapper.places.called_functions import Body, reachable
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
+from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.values.drawn_nodes import draws_without_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import CodeType
 
     from torch import nn
@@ -61,6 +63,8 @@ _TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0", "PermuteBack
 _FEWEST_MIXED: Final = 3
 """The fewest dimensions of a tensor for which a view may mix up their order."""
 _SIGN: Final = 1 << 63
+_LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
+"""What finds the line to be named, by the formula."""
 
 
 class GraphPatterns:
@@ -99,6 +103,8 @@ class GraphPatterns:
             lines_of = self._finders.get(what)
             made = 0 if lines_of is None else self._line_of_modules(lines_of)
             self._emit(what, (), dim, shape, location, values, made)
+        for what, dim, shape, values in find_formulas(users):
+            self._emit(what, (), dim, shape, location, values, self._line_of(_LINES[what]))
         for node in draws_without_gradient(list(users)):
             made = self._line_of_modules(normal_lines)
             self._emit("normal-draw", (), 0, _sizes_of(node), location, made=made)
@@ -198,16 +204,28 @@ class GraphPatterns:
 
     def _line_of_modules(self, lines_of: Callable[[CodeType], Iterator[AssignedLine]]) -> int:
         """The location of the only such line in the code of modules; 0 if there are more, or none."""
-        tracer = self._tracer
-        is_user_code = tracer.locator.is_user_code
-        found: dict[tuple[int, int], AssignedLine] = {}
-        for entry in list(tracer.registry):
-            forward = forward_of(entry)
-            if forward is None or not is_user_code(forward.code):
-                continue
-            for called in reachable(forward, is_user_code):
-                found.update(((id(each.code), each.line), each) for each in lines_of(called.body.code))
-        return tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
+        bodies = self._bodies(self._forwards())
+        found = {(id(each.code), each.line): each for body in bodies for each in lines_of(body.code)}
+        return self._tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
+
+    def _line_of(self, find: Callable[[Iterable[Body]], AssignedLine | None]) -> int:
+        """The location of a line in the code of modules, or of the function that starts the backward pass; else 0."""
+        frame = self._tracer.locator.user_frame(2)
+        starts = self._forwards() + ([] if frame is None else [Body(frame.f_code, frame.f_globals)])
+        return self._tracer.locator.line(find(self._bodies(starts)))
+
+    def _forwards(self) -> list[Body]:
+        return [forward for entry in list(self._tracer.registry) if (forward := forward_of(entry))]
+
+    def _bodies(self, starts: Iterable[Body]) -> list[Body]:
+        """Functions of the program, and those that they lead to, each once."""
+        is_user_code = self._tracer.locator.is_user_code
+        found: dict[int, Body] = {}
+        for body in starts:
+            if is_user_code(body.code):
+                for called in reachable(body, is_user_code):
+                    found.setdefault(id(called.body.code), called.body)
+        return list(found.values())
 
     def _emit(
         self,

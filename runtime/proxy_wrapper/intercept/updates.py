@@ -17,7 +17,9 @@ from proxy_wrapper.intercept.carried_gradients import CarriedGradients
 from proxy_wrapper.intercept.freezing import Freezing
 from proxy_wrapper.intercept.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.hand_training import HandTraining
+from proxy_wrapper.intercept.kept_gradients import KeptGradients
 from proxy_wrapper.intercept.known_optimizers import KnownOptimizers
+from proxy_wrapper.intercept.moving_averages import MovingAverages
 from proxy_wrapper.intercept.optimizer_settings import OptimizerSettings
 from proxy_wrapper.intercept.state_changes import StateChanges
 from proxy_wrapper.intercept.state_records import StateRecords, is_watched
@@ -60,6 +62,8 @@ class Updates:
         self.on_step: Callable[[torch.optim.Optimizer], None] = _ignore_step
         """Called with each optimizer that is about to step."""
         self._freezing = Freezing(tracer)
+        self._kept = KeptGradients(tracer)
+        self._averages = MovingAverages(tracer)
         self._iterations = IterationCount()
         # How many of an optimizer's parameters belonged to no proxied module when new modules were last searched for.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
@@ -87,6 +91,7 @@ class Updates:
         changed = self._changes.glance(
             trains_by_hand=by_hand.is_by_hand, has_trained=by_hand.has_trained, left_out=self._being_stepped()
         )
+        self._averages.look(changed)
         self._end_step_by_hand(changed)
 
     def _define_freed(self) -> None:
@@ -205,7 +210,10 @@ class Updates:
             OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried, dropped),
             recorded,
         )
-        self._by_hand.note_changed(self._changes.look())
+        changed = self._changes.look()
+        self._averages.look(changed)
+        self._by_hand.note_changed(changed)
+        self._kept.look(optimizer, states, location)
         if not has_closure:
             self._send_gradients(optimizer, recorded, location)
         self._optimizer_states.before_step(optimizer, recorded, location)

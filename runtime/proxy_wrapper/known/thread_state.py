@@ -53,7 +53,10 @@ class ThreadFound(NamedTuple):
 
 
 class BackwardPass(NamedTuple):
-    """A backward pass that has not ended, and the arguments passed to autograd's engine."""
+    """A backward pass that has not ended, and the arguments passed to autograd's engine.
+
+    `inputs` is what derivatives are with respect to, if these are to be followed; else None.
+    """
 
     roots: Any
     gradients: Any
@@ -62,6 +65,7 @@ class BackwardPass(NamedTuple):
     location: int
     found: ThreadFound | None
     gradient_marks: dict[int, tuple[int, int, int] | None] | None
+    inputs: Any = None
 
 
 class CompiledCall(NamedTuple):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
+_COPIES: Final = frozenset({"clone", "copy", "deepcopy", "zeros", "zeros_like", "empty_like"})
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 20
 MOST_BYTES: Final = 1 << 16
@@ -137,6 +138,20 @@ def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
                     return AssignedLine(code, _line_at(code, each.offset))
                 before = each
     return None
+
+
+def kept_under(code: CodeType, key: str) -> AssignedLine | None:
+    """The only line of a function that puts something under a key, and neither zeros nor a copy; else None."""
+    if key not in code.co_consts or len(code.co_code) > _MOST_BYTES:
+        return None
+    before = None
+    found = set()
+    for each in dis.get_instructions(code):
+        if each.opname == "STORE_SUBSCR" and before is not None and before.argval == key:
+            found.add(_line_at(code, each.offset))
+        before = each
+    found -= {each.line for each in named_instructions(code) if each.name.lstrip(".") in _COPIES}
+    return AssignedLine(code, found.pop()) if len(found) == 1 else None
 
 
 def words_of_line(frame: FrameType) -> tuple[str, ...]:

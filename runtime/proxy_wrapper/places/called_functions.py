@@ -62,6 +62,17 @@ def reachable(body: Body, is_followed: Callable[[CodeType], bool]) -> Iterator[C
                 pending.append(CalledBody(called.body, each.line or called.line))
 
 
+def functions_of(names: dict[str, Any]) -> Iterator[Body]:
+    """The functions and methods of a module that Python code makes, behind their decorators."""
+    for value in list(names.values()):
+        for each in list(vars(value).values()) if isinstance(value, type) else (value,):
+            function: Any = each.__func__ if type(each) in (staticmethod, classmethod) else each
+            while type(function) is FunctionType and "__wrapped__" in vars(function):
+                function = vars(function)["__wrapped__"]
+            if type(function) is FunctionType:
+                yield Body(function.__code__, function.__globals__)
+
+
 def return_lines(code: CodeType) -> list[int]:
     """The lines of the statements that return something other than a constant."""
     lines: dict[int, None] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from torch import nn
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 _PROBABILITIES: Final = frozenset({"softmax", "log_softmax", "sigmoid"})
 _LAYERS: Final = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid)
+_NORMS: Final = frozenset({"norm", "vector_norm"})
+_EXPONENTIALS: Final = frozenset({"exp", "exp_"})
+_NOISE: Final = frozenset({"randn_like", "randn", "normal", "normal_", "rsample", "Normal"})
+_ERRORS: Final = re.compile(r"_?(adv|advantages?|td_errors?|deltas?)")
+_ALL: Final = frozenset({"parameters", "named_parameters", "state_dict"})
+_MOVES: Final = frozenset({"copy_", "lerp_", "mul_", "add_", "data"})
 _CUTS: Final = frozenset({".detach", ".data", ".item", ".numpy", ".tolist"})
 
 
@@ -33,6 +40,54 @@ def probability_lines(bodies: Iterable[Body]) -> Iterator[AssignedLine]:
                 found[each.line] = None
             before = each.name
         yield from (AssignedLine(body.code, line) for line in found)
+
+
+def norm_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line of some functions that computes a norm; None if there are several."""
+    return _only(_reading_lines(bodies, _NORMS))
+
+
+def scale_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line with an exponential among the functions that draw noise; None if there are several."""
+    drawing = [
+        body for body in bodies if any(each.name.lstrip(".") in _NOISE for each in named_instructions(body.code))
+    ]
+    return _only(_reading_lines(drawing, _EXPONENTIALS))
+
+
+def error_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line of some functions that assigns to a variable which is called as the error of a critic is."""
+    return _only(
+        AssignedLine(body.code, each.line)
+        for body in bodies
+        for each in named_instructions(body.code)
+        if each.is_store and _ERRORS.fullmatch(each.name)
+    )
+
+
+def average_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that moves a tensor, among the functions that take all parameters; None if there are several."""
+    taking = (body for body in bodies if any(_reading_lines([body], _ALL)))
+    return _only(
+        AssignedLine(body.code, each.line)
+        for body in taking
+        for each in named_instructions(body.code)
+        if each.name.startswith(".") and each.name[1:] in _MOVES
+    )
+
+
+def _reading_lines(bodies: Iterable[Body], names: frozenset[str]) -> Iterator[AssignedLine]:
+    """The lines of some functions that read one of several names, as those of attributes or of variables."""
+    for body in bodies:
+        for each in named_instructions(body.code):
+            if not each.is_store and each.name.lstrip(".") in names:
+                yield AssignedLine(body.code, each.line)
+
+
+def _only(lines: Iterable[AssignedLine]) -> AssignedLine | None:
+    """The only one of some lines; None if there are none, or several."""
+    found = {(id(each.code), each.line): each for each in lines}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def cut_line(frame: FrameType) -> AssignedLine | None:

@@ -73,6 +73,7 @@ class TextForm:
             events.FreezeWithoutEffect: _nothing,
             events.RateWithoutEffect: _nothing,
             events.GraphPattern: _nothing,
+            events.StatePattern: _nothing,
             events.Gradient: self._gradient,
             events.Update: self._update,
             events.NonFinite: self._non_finite,

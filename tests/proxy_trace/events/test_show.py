@@ -78,6 +78,14 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.RateWithoutEffect(1, optimizer_id=2, name="lr"),
         "`optimizer.lr` is set, and optimizer 2 does not read it",
     ),
+    (
+        events.StatePattern(1, what="state-is-gradient", tensor=1, name="momentum_buffer"),
+        'state-is-gradient: "momentum_buffer" of model.fc.weight',
+    ),
+    (
+        events.StatePattern(1, what="average", tensor=1, other=1, values=[0.01, 0.02, 16]),
+        "model.fc.weight is an average of model.fc.weight: factors 0.01 to 0.02, in 16 steps",
+    ),
     (events.GraphPattern(1, what="linear-linear", weights=[1, 1]), "linear-linear: model.fc.weight, model.fc.weight"),
     (
         events.DiscardedResult(1, function="scores.masked_fill", made=1),

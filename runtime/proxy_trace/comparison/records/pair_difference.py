@@ -42,6 +42,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.FreezeWithoutEffect: ("attribute", "count"),
     events.RateWithoutEffect: ("name", "is_key"),
     events.GraphPattern: ("what", "dim", "shape"),
+    events.StatePattern: ("what", "name"),
     events.Load: ("loaded", "missing", "unexpected", "strict"),
     events.Gradient: ("statistics", "cleared", "has_optimizer"),
     events.Update: ("type", "statistics", "cause"),

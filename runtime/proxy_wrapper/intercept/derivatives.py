@@ -1,0 +1,177 @@
+"""Sees whether derivatives that can be differentiated again are ever differentiated.
+
+`torch.autograd.grad(..., create_graph=True)` with respect to parameters, as in the inner loop of MAML, gives gradients
+with a graph. They are known by the numbers that autograd gave the nodes which made them, and looked for in the graphs
+of later passes. Only some passes at a place are followed. A graph that is too large to be read counts as one that has
+them. Only places are told at which parameters are adapted: some passes there differentiate what earlier ones have made,
+or the function is called so. Others may keep a graph that they have no use for, as to show a norm.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from proxy_wrapper.events import GraphPattern
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.assigned_lines import AssignedLine
+from proxy_wrapper.values.describe import PLAIN, find_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import FrameType
+
+    from proxy_wrapper.tracer import Tracer
+
+_FIRST: Final = 16
+"""How many passes at a place are followed one after another; later only those with a power of two for their number."""
+
+_MOST_PLACES: Final = 16
+_MOST_NODES: Final = 4096
+_LATER: Final = 4
+"""How many whole backward passes are looked at for one that was followed."""
+
+_FEWEST_UNUSED: Final = 8
+_ADAPTATION: Final = re.compile(r"adapt|inner|maml|fast_?weight|meta", re.IGNORECASE)
+_LEAF: Final = "torch::autograd::AccumulateGrad"
+
+
+class _Place:
+    """What is known of a place that computes derivatives with a graph.
+
+    Attributes:
+        passes: how many passes there were with respect to parameters, or to what was computed from earlier ones.
+        unused: how many of them no later pass was found to have differentiated.
+        adapts: whether one took the derivatives of another one at this place, or its function is called so.
+        is_used: whether any was differentiated.
+        stack: the lines of the program that called for the first one, the innermost first.
+    """
+
+    __slots__ = ("adapts", "is_told", "is_used", "passes", "stack", "unused")
+
+    def __init__(self) -> None:
+        self.passes = self.unused = 0
+        self.adapts = self.is_used = self.is_told = False
+        self.stack: list[AssignedLine] = []
+
+
+class _Followed:
+    """A pass whose results are looked for: the numbers of the nodes that made them, and the passes looked at since."""
+
+    __slots__ = ("location", "numbers", "seen")
+
+    def __init__(self, location: int, numbers: frozenset[int]) -> None:
+        self.location = location
+        self.numbers = numbers
+        self.seen = 0
+
+
+class Derivatives:
+    """Makes `GraphPattern` events of derivatives; of one thread, as autograd numbers the nodes of each by itself."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._places: dict[int, _Place] = {}
+        self._followed: list[_Followed] = []
+
+    def before_pass(self, roots: Sequence[torch.Tensor], location: int, *, is_whole: bool, has_graph: bool) -> None:
+        """Look for derivatives that were computed before in what a pass begins with.
+
+        Args:
+            roots: what is differentiated.
+            location: where.
+            is_whole: whether gradients are accumulated, and not inside of another pass.
+            has_graph: whether what the pass gives can be differentiated again.
+        """
+        if not self._followed:
+            return
+        numbers = _numbers_of(roots)
+        rest: list[_Followed] = []
+        for each in self._followed:
+            place = self._places[each.location]
+            is_reached = numbers is None or not each.numbers.isdisjoint(numbers)
+            if is_reached and has_graph and not is_whole and location == each.location:
+                place.adapts = True
+            elif is_reached:
+                self._use(place, each.location)
+            each.seen += is_whole
+            if each.seen >= _LATER and not place.is_used:
+                place.unused += 1
+                if place.unused >= _FEWEST_UNUSED and place.adapts and not place.is_told:
+                    place.is_told = True
+                    self._emit("derivatives-unused", each.location)
+            elif not place.is_used:
+                rest.append(each)
+        self._followed = rest
+
+    def after_pass(self, results: Any, inputs: Any, location: int) -> None:
+        """Follow what a pass with `create_graph=True` has given, if it is with respect to parameters."""
+        if len(self._places) >= _MOST_PLACES and location not in self._places:
+            return
+        place = self._places.setdefault(location, _Place())
+        if place.is_used or not _are_parameters(find_tensors((inputs,)), has_begun=place.passes > 0):
+            return
+        if not place.passes:
+            place.stack = self._stack()
+            place.adapts |= bool(place.stack) and _ADAPTATION.search(place.stack[0].code.co_name) is not None
+        place.passes += 1
+        if place.passes > _FIRST and place.passes & (place.passes - 1):
+            return
+        nodes = [each.grad_fn for each in find_tensors((results,)) if type(each) in PLAIN and each.requires_grad]
+        numbers = frozenset(_number(node) for node in nodes if node is not None and node.name() != _LEAF)
+        if numbers:
+            self._followed.append(_Followed(location, numbers))
+
+    def _use(self, place: _Place, location: int) -> None:
+        """Note that derivatives of a place were differentiated."""
+        if not place.is_used:
+            place.is_used = True
+            if place.is_told:
+                self._emit("derivatives-used", location)
+
+    def _emit(self, what: str, location: int) -> None:
+        tracer = self._tracer
+        thread = tracer.thread
+        codes = {id(each.code) for each in self._stack()}
+        shared = (each for each in self._places[location].stack if id(each.code) in codes)
+        made = tracer.locator.line(next(shared, None))
+        event = GraphPattern(tracer.now_us(), tracer.step, 0, location, thread.number, thread.stage, what, made=made)
+        tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+    def _stack(self) -> list[AssignedLine]:
+        """The lines of the program that are running, the innermost first."""
+        is_user_code = self._tracer.locator.is_user_code
+        found = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if is_user_code(frame.f_code):
+                found.append(AssignedLine(frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        return found
+
+
+def _are_parameters(inputs: Sequence[torch.Tensor], *, has_begun: bool) -> bool:
+    """Whether derivatives are with respect to parameters; once there were such, also to what was computed from them."""
+    return any(isinstance(each, torch.nn.Parameter) or (has_begun and not each.is_leaf) for each in inputs)
+
+
+def _numbers_of(roots: Iterable[torch.Tensor]) -> set[int] | None:
+    """The numbers of the nodes in the graph of some tensors; None if there are too many."""
+    pending = [each.grad_fn for each in roots if each.grad_fn is not None]
+    seen = set(pending)
+    for node in pending:
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                if len(seen) >= _MOST_NODES:
+                    return None
+                seen.add(following)
+                pending.append(following)
+    return {_number(node) for node in pending}
+
+
+def _number(node: Any) -> int:
+    number: int = node._sequence_nr()
+    return number

@@ -1,0 +1,189 @@
+"""Measures how fast averages of models follow them.
+
+A parameter that no optimizer steps, and that moves all the same, may be the moving average of another one with the same
+shape: `average = factor * average + (1 - factor) * other`. A few elements of the three tell the factor, and whether it
+is the same for all of them. These few are read on the CPU only, and for a limited number of parameters and moves.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_wrapper.events import StatePattern
+from proxy_wrapper.levels import INFO
+from proxy_wrapper.places.called_functions import Body, functions_of
+from proxy_wrapper.places.named_lines import average_line
+from proxy_wrapper.values.statistics import has_values, is_hosted, unobserved
+from proxy_wrapper.values.torch_functions import (
+    is_contiguous,
+    is_floating_point,
+    narrow,
+    numel,
+    tolist,
+    view,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import FrameType
+
+    import torch
+
+    from proxy_wrapper.known.entries import StateEntry
+    from proxy_wrapper.tracer import Tracer
+
+_ELEMENTS: Final = 8
+_MOVES: Final = 16
+_MOST_LOOKS: Final = 256
+"""How many moves of a parameter are looked at, those included that tell no factor."""
+
+_MOST_PARAMETERS: Final = 4
+_MOST_OTHERS: Final = 8
+_ROUNDING: Final = 5e-7
+"""How far a move may be from that of an average, in proportion to the values: a few units in the last place."""
+
+_CLEAREST: Final = 0.02
+"""How far off a factor may be by rounding."""
+
+
+class _Move(NamedTuple):
+    """The factor of a move, and the parameter that was moved to."""
+
+    factor: float
+    other: int
+
+
+class _Average:
+    """What is known of a parameter that moves though no optimizer steps it."""
+
+    __slots__ = ("first_step", "looks", "moves", "values")
+
+    def __init__(self) -> None:
+        self.values: Sequence[float] = ()
+        self.looks = 0
+        self.first_step = 0
+        self.moves: list[_Move] = []
+
+
+class MovingAverages:
+    """Makes `StatePattern` events of averages."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        # By the id of the parameter; None for one that is no average, or has been told.
+        self._known: dict[int, _Average | None] = {}
+
+    def look(self, changed: Iterable[StateEntry]) -> None:
+        """Look at parameters that have changed since the last look, and not by a step."""
+        for state in changed:
+            if state.is_buffer or state.has_optimizer or self._known.get(state.id, state) is None:
+                continue
+            if state.id in self._known or len(self._known) < _MOST_PARAMETERS:
+                self._known[state.id] = self._follow(state, self._known.get(state.id) or _Average())
+
+    def _follow(self, state: StateEntry, average: _Average) -> _Average | None:
+        """Note a move; None if the parameter is no average, or enough is known of it."""
+        tensor = state.tensor()
+        now = () if tensor is None else _values(tensor)
+        before, average.values = average.values, now
+        average.looks += 1
+        if tensor is None or not now or average.looks > _MOST_LOOKS:
+            return None
+        if not before or now == before:
+            return average
+        others = self._others(state, tensor, average)
+        moves = [move for number, values in others if (move := _move(before, now, values, number)) is not None]
+        if not moves:
+            return average if _is_hidden(before, now, [values for _, values in others]) else None
+        average.first_step = average.first_step if average.moves else self._tracer.step
+        average.moves.append(moves[0])
+        if len(average.moves) < _MOVES:
+            return average
+        self._emit(state, average)
+        return None
+
+    def _others(self, state: StateEntry, tensor: torch.Tensor, average: _Average) -> list[tuple[int, Sequence[float]]]:
+        """The parameters that one may be the average of, with their values: they have its key, and are stepped."""
+        known = {move.other for move in average.moves}
+        found: list[tuple[int, Sequence[float]]] = []
+        for other in list(self._tracer.registry.state.values()):
+            if (
+                other.key != state.key
+                or other.is_buffer
+                or not other.has_optimizer
+                or (known and other.id not in known)
+            ):
+                continue
+            of_other = other.tensor()
+            if of_other is not None and of_other.shape == tensor.shape and (values := _values(of_other)):
+                found.append((other.id, values))
+                if len(found) == _MOST_OTHERS:
+                    break
+        return found
+
+    def _emit(self, state: StateEntry, average: _Average) -> None:
+        tracer = self._tracer
+        is_user_code = tracer.locator.is_user_code
+        bodies: dict[int, Body] = {}
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:  # The model may be called by another function than the average is made in.
+            if is_user_code(frame.f_code):
+                own = Body(frame.f_code, frame.f_globals)
+                bodies.update((id(body.code), body) for body in (own, *functions_of(frame.f_globals)))
+            frame = frame.f_back
+        made = tracer.locator.line(average_line(bodies.values()))
+        factors = [move.factor for move in average.moves]
+        values = (min(factors), max(factors), float(tracer.step - average.first_step))
+        thread = tracer.thread
+        event = StatePattern(
+            tracer.now_us(),
+            tracer.step,
+            0,
+            0,
+            thread.number,
+            thread.stage,
+            "average",
+            state.id,
+            average.moves[0].other,
+            values=values,
+            made=made,
+        )
+        tracer.broadcast(event, 0, level=INFO, also=(made,) if made else ())
+
+
+def _values(tensor: torch.Tensor) -> Sequence[float]:
+    """The first few elements of a tensor; () if it has fewer, or they are not to be read."""
+    with unobserved() as readable:
+        if not (readable and has_values(tensor) and is_hosted(tensor) and numel(tensor) >= _ELEMENTS):
+            return ()
+        if not (is_floating_point(tensor) and is_contiguous(tensor)):
+            return ()
+        return tuple(tolist(narrow(view(tensor, (-1,)), 0, 0, _ELEMENTS)))
+
+
+def _move(before: Sequence[float], now: Sequence[float], others: Sequence[float], other: int) -> _Move | None:
+    """How far elements moved to others; None if not all by the same factor, or rounding hides it."""
+    away = [first - last for first, last in zip(before, others, strict=True)]
+    weight = sum(each * each for each in away)
+    if not weight:
+        return None
+    factor = sum(gone * (last - end) for gone, last, end in zip(away, now, others, strict=True)) / weight
+    clear = 0
+    for first, last, end, gone in zip(before, now, others, away, strict=True):
+        rounding = _ROUNDING * max(abs(first), abs(last), abs(end))
+        if abs(end + factor * gone - last) > rounding:
+            return None
+        clear += rounding <= _CLEAREST * abs(gone)
+    return _Move(factor, other) if clear * 2 >= _ELEMENTS else None
+
+
+def _is_hidden(before: Sequence[float], now: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
+    """Whether a move is so small that rounding hides what it is."""
+    return any(
+        all(
+            abs(first - end) * _CLEAREST < _ROUNDING * max(abs(first), abs(end)) or last == first
+            for first, last, end in zip(before, now, values, strict=True)
+        )
+        for values in others
+    )

@@ -1,0 +1,204 @@
+"""Formulas of losses that contradict themselves are told by graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributions import Categorical, Normal
+
+import proxy_wrapper.proxy as Proxy
+from proxy_trace.checks import formulas
+from tests.proxy_trace.checks.judged import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Loss: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
+
+ACTIONS = torch.arange(6) % 3
+RETURNS = torch.linspace(-1, 1, 6)
+
+
+def judged(loss: Loss, tmp_path: Path) -> list[str]:
+    """The codes of what the check finds where a layer is trained for two steps."""
+    layer = Proxy.Proxy(nn.Linear(5, 4), recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.01)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(layer(torch.randn(6, 5))).backward()
+        optimizer.step()
+    Proxy.unproxy(layer)
+    return [each.code for each in find(tmp_path, formulas.CHECK)]
+
+
+def triplet(unit: torch.Tensor) -> torch.Tensor:
+    """A triplet loss of rows."""
+    anchor, positive, negative = unit.chunk(3)
+    return F.triplet_margin_loss(anchor, positive, negative)
+
+
+def contrast(out: torch.Tensor) -> torch.Tensor:
+    """A contrastive loss of rows that are divided by the norm of all."""
+    unit = out / out.norm()
+    return F.cross_entropy((unit @ unit.t() / 0.1).masked_fill(torch.eye(6, dtype=torch.bool), -1e9), ACTIONS)
+
+
+def distances(out: torch.Tensor) -> torch.Tensor:
+    """A loss of distances between rows that are divided by the root of the sum of all squares."""
+    unit = out / out.pow(2).sum().sqrt()
+    return F.relu((unit[::2] - unit[1::2]).pow(2).sum(1) - RETURNS[:3]).mean()
+
+
+def gram(out: torch.Tensor) -> torch.Tensor:
+    """The distance between two matrices, each with a norm of 1."""
+    first, second = out.t() @ out, out.flip(0).t() @ RETURNS[:, None] @ out[:1]
+    return (first / first.norm() - second / second.norm()).square().sum()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_told"),
+    [
+        pytest.param(lambda out: triplet(out / out.norm()), True, id="triplets"),
+        pytest.param(contrast, True, id="contrast"),
+        pytest.param(distances, True, id="distances by hand"),
+        pytest.param(lambda out: triplet(F.normalize(out, dim=1)), False, id="of each row"),
+        pytest.param(lambda out: triplet(out / out.norm(dim=1, keepdim=True)), False, id="kept"),
+        pytest.param(gram, False, id="of whole matrices"),
+        pytest.param(lambda out: (out / out.norm() * 6 + 1).pow(2).sum(1).mean(), False, id="power of a signal"),
+    ],
+)
+def test_rows_that_are_divided_by_the_norm_of_all(tmp_path: Path, loss: Loss, is_told: bool) -> None:
+    assert judged(loss, tmp_path) == ["normalised-by-batch"] * is_told
+
+
+def sampled(scale: Loss, divergence: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Loss:
+    """The loss of a variational autoencoder."""
+
+    def loss(out: torch.Tensor) -> torch.Tensor:
+        mean, log = out.chunk(2, dim=1)
+        sample = mean + torch.randn(6, 2) * scale(log)
+        return (sample - 1).pow(2).mean() + divergence(mean, log)
+
+    return loss
+
+
+def usual(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """The divergence where `log` is that of a variance."""
+    return -0.5 * (1 + log - mean.pow(2) - log.exp()).sum(1).mean()
+
+
+def in_place(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """The same, as it is written with methods that work in place."""
+    return mean.pow(2).add_(log.exp()).mul_(-1).add_(1).add_(log).sum().mul_(-0.5)
+
+
+def halves(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """The same, with a factor at each term."""
+    return (0.5 * (mean * mean) + 0.5 * torch.exp(log) - log / 2 - 0.5).sum()
+
+
+def of_deviation(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """The divergence where `log` is that of a standard deviation."""
+    return -0.5 * (1 + 2 * log - mean.pow(2) - (2 * log).exp()).sum(1).mean()
+
+
+def of_deviation_squared(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """The same, with a square."""
+    return (0.5 * (mean**2 + log.exp() ** 2 - 1) - log).sum(1).mean()
+
+
+def of_half(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """A divergence that takes the standard deviation for the variance."""
+    return -0.5 * (1 + log - mean.pow(2) - (0.5 * log).exp()).sum(1).mean()
+
+
+@pytest.mark.parametrize(
+    ("scale", "divergence", "is_told"),
+    [
+        pytest.param(torch.exp, usual, True, id="usual"),
+        pytest.param(torch.exp, in_place, True, id="in place"),
+        pytest.param(torch.exp, halves, True, id="halves"),
+        pytest.param(lambda log: (0.5 * log).exp(), of_half, True, id="half in the divergence"),
+        pytest.param(lambda log: (0.5 * log).exp(), usual, False, id="right"),
+        pytest.param(lambda log: (log / 2).exp(), in_place, False, id="right in place"),
+        pytest.param(lambda log: (log * 0.5).exp(), halves, False, id="right with halves"),
+        pytest.param(torch.exp, of_deviation, False, id="logarithm of the deviation"),
+        pytest.param(torch.exp, of_deviation_squared, False, id="logarithm of the deviation, squared"),
+        pytest.param(lambda log: log.exp().sqrt(), usual, False, id="root"),
+    ],
+)
+def test_noise_that_is_scaled_by_the_variance(
+    tmp_path: Path, scale: Loss, divergence: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], is_told: bool
+) -> None:
+    assert judged(sampled(scale, divergence), tmp_path) == ["scale-is-variance"] * is_told
+
+
+def discrete(out: torch.Tensor) -> torch.Tensor:
+    """The log-probabilities of actions among three."""
+    return Categorical(logits=out[:, :3]).log_prob(ACTIONS)  # type: ignore[no-any-return]
+
+
+def of_probabilities(out: torch.Tensor) -> torch.Tensor:
+    """The same, of a distribution that is given probabilities."""
+    return Categorical(out[:, :3].softmax(1)).log_prob(ACTIONS)  # type: ignore[no-any-return]
+
+
+def gathered(out: torch.Tensor) -> torch.Tensor:
+    """The same, without a distribution."""
+    return out[:, :3].log_softmax(1).gather(1, ACTIONS[:, None]).squeeze(1)
+
+
+def continuous(out: torch.Tensor) -> torch.Tensor:
+    """The log-probabilities of actions that are numbers."""
+    return Normal(out[:, :3], 1.0).log_prob(torch.zeros(6, 3)).sum(1)  # type: ignore[no-any-return]
+
+
+def actor_critic(log_probabilities: Loss, *, is_detached: bool, critic: Loss, is_standardised: bool = False) -> Loss:
+    """The loss of an actor and a critic; `critic` makes that of the critic from its values."""
+
+    def loss(out: torch.Tensor) -> torch.Tensor:
+        values = out[:, 3]
+        advantage = RETURNS - (values.detach() if is_detached else values)
+        if is_standardised:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        return -(log_probabilities(out) * advantage).mean() + critic(values)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_told"),
+    [
+        pytest.param(
+            actor_critic(log, is_detached=is_detached, critic=critic, is_standardised=is_standardised),
+            not is_detached,
+            id=f"{log.__name__}-{name}-{'detached' if is_detached else 'not detached'}",
+        )
+        for log, name, critic, is_standardised in (
+            (discrete, "square", lambda values: (RETURNS - values).pow(2).mean(), False),
+            (of_probabilities, "mse", lambda values: F.mse_loss(values, RETURNS), False),
+            (gathered, "huber", lambda values: F.smooth_l1_loss(values, RETURNS), False),
+            (continuous, "standardised", lambda values: 0.5 * F.mse_loss(values, RETURNS), True),
+        )
+        for is_detached in (False, True)
+    ]
+    + [
+        pytest.param(
+            lambda out: -(gathered(out) * (1 - out[:, 3].sigmoid())).mean() + out[:, 3].pow(2).mean(),
+            False,
+            id="weights that are learnt",
+        ),
+        pytest.param(
+            lambda out: (out[:, :3].softmax(1) * (out[:, :3].log_softmax(1) - out[:, 3:])).sum(1).mean(),
+            False,
+            id="expectation",
+        ),
+    ],
+)
+def test_advantages_that_have_a_gradient(tmp_path: Path, loss: Loss, is_told: bool) -> None:
+    assert judged(loss, tmp_path) == ["advantage-not-detached"] * is_told
