@@ -88,17 +88,7 @@ class GraphPatterns:
             return
         users = _users(roots[0].grad_fn)
         for node in users:
-            name = node.name()
-            if name in _LINEAR:
-                self._linear(node, name, users, location)
-            elif name == _SOFTMAX:
-                self._softmax(node, location)
-            elif name == _LOG_SOFTMAX:
-                self._log_softmax(node, location)
-            elif name == _CLASS_LOSS:
-                self._class_loss(node, location)
-            elif name in _VIEWS:
-                self._view(node, location)
+            self._node(node, users, location)
         for what, dim, shape, values in find_target_patterns(users):
             lines_of = self._finders.get(what)
             made = 0 if lines_of is None else self._line_of_modules(lines_of)
@@ -110,6 +100,20 @@ class GraphPatterns:
             self._emit("normal-draw", (), 0, _sizes_of(node), location, made=made)
         if not looks:
             self._positions(location)
+
+    def _node(self, node: Any, users: dict[Any, int], location: int) -> None:
+        """Examine one node."""
+        name = node.name()
+        if name in _LINEAR:
+            self._linear(node, name, users, location)
+        elif name == _SOFTMAX:
+            self._softmax(node, location)
+        elif name == _LOG_SOFTMAX:
+            self._log_softmax(node, location)
+        elif name == _CLASS_LOSS:
+            self._class_loss(node, location)
+        elif name in _VIEWS:
+            self._view(node, location)
 
     def _linear(self, node: Any, name: str, users: dict[Any, int], location: int) -> None:
         """Report a linear layer whose input is the unchanged output of another."""

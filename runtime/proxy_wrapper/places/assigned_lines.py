@@ -142,7 +142,7 @@ def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
 
 def kept_under(code: CodeType, key: str) -> AssignedLine | None:
     """The only line of a function that puts something under a key, and neither zeros nor a copy; else None."""
-    if key not in code.co_consts or len(code.co_code) > _MOST_BYTES:
+    if key not in code.co_consts or len(code.co_code) > MOST_BYTES:
         return None
     before = None
     found = set()
