@@ -282,7 +282,7 @@ class _Judge:
     def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
         """The optimizer that has a parameter, or others of its model, or else the first that stepped."""
         optimizers = [each for each in self._of_process.training.optimizers.values() if each.steps]
-        if tensor.unfrozen_step >= 0:  # Those that were made before it was frozen are done with.
+        if tensor.unfrozen_step >= 0:  # Optimizers from before it was frozen do not count.
             optimizers = [each for each in reversed(optimizers) if tensor.id not in each.tensors]
         of_root = {each.id for each in self._parameters if root is not None and self._roots[each.id] == root.id}
         for wanted in ({tensor.id}, of_root):
