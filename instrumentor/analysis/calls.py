@@ -15,6 +15,7 @@ from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.object_stores import ObjectStores
 from instrumentor.analysis.running import let_anything_run, let_others_run
+from instrumentor.analysis.selected import Selector
 from instrumentor.analysis.values import (
     FOREIGN,
     NOTHING,
@@ -84,7 +85,7 @@ class Calls:
         self.facts = scope.facts
         self.members = members
         self.effects = Effects(scope)
-        self._invocation = Invocation(scope, self.effects)
+        self._invocation = Invocation(scope, self.effects, Selector(members))
         self._containers = ContainerMethods(scope, members, self.effects)
         self.object_stores = ObjectStores(scope, members, self.effects)
         self._library = LibraryCalls(scope, members, self.effects, self.object_stores)
@@ -214,6 +215,12 @@ class Calls:
         found = join([self.call_method(atom, name, node, arguments) for atom in in_order(receiver)])
         if name in catalogue.ADOPTING_METHODS:
             self.effects.note_receiver(name, arguments, node, receiver)
+        # Where some of it is not seen, what the method gives is told to be what is, under the same name.
+        objects = frozenset(atom for atom in receiver if atom.is_object)
+        if objects and len(objects) < len(receiver):
+            site = self.facts.sites.peek(self.scope.locate(node))
+            if site is not None:
+                self.facts.grow_site(site, arguments=objects)
         return found
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:

@@ -13,6 +13,7 @@ from instrumentor.analysis.spelling import starred_position
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
+    AnyMethod,
     Atom,
     Box,
     ClassRef,
@@ -133,6 +134,22 @@ class Members:
             return value(atom)
         found = self.scope.hierarchy.project.member(unit, name)
         return self.scope.refer(found) if found is not None else self.scope.unit_variable(unit, name)
+
+    def under_name(self, atom: Atom, name: str | None, prefix: str) -> Value:
+        """What `getattr` finds in an object under a name; None is one that is computed and begins with `prefix`.
+
+        Of what a computed name may stand for, what can be called is told.
+        """
+        if isinstance(atom, Named):
+            return member(atom.name, ANY_KEY if name is None else name)
+        if name is not None:
+            is_unwrapped = name in catalogue.UNWRAPPING_ATTRIBUTES and atom.is_object
+            return value(unwrap(atom)) if is_unwrapped else self.attribute(atom, name)
+        if isinstance(atom, UnitRef):
+            return self.any_of_unit(atom)
+        if isinstance(atom, (ClassRef, Instance)):
+            return value(AnyMethod(Instance(atom.key), prefix)) | OPAQUE
+        return OPAQUE
 
     def any_of_unit(self, atom: UnitRef) -> Value:
         """What a file of the project has under a name that is computed: a function or class, for all that is known."""

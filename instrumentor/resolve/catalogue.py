@@ -160,6 +160,7 @@ _NO_FACTORIES = (
     "torchvision.models.get_weight",
     "torchvision.models.get_model_weights",
     "torchvision.models.list_models",
+    "torchvision.models.*load_state_dict*",
     *(f"timm.models.{name}" for name in _TIMM_HELPERS),
     *(f"timm.models.*.{name}" for name in _TIMM_HELPERS),
 )
