@@ -158,6 +158,7 @@ class Members:
             return OPAQUE
         project = self.scope.hierarchy.project
         callables = [project.member(unit, name) for name in project.names(unit)]
+        self.facts.found_by_any_name.update(each.key for each in callables if isinstance(each, Function))
         return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))]) or OPAQUE
 
     def instance_attribute(self, atom: Instance, name: str) -> Value:
