@@ -173,6 +173,10 @@ class Calls:
                     return value(Named(container))
                 return join([self.members.type_of(each) for each in arguments.at(0)])
             return self.effects.make_unknown(node, arguments, label="type")
+        if atom.name == "builtins.object.__new__" and arguments.positional:
+            classes = [each for each in in_order(arguments.at(0)) if isinstance(each, ClassRef)]
+            if classes:
+                return join([self._invocation.make_bare(each, node, arguments) for each in classes])
         if atom.name.startswith(_UNBOUND_METHODS) and not atom.name.endswith(".fromkeys") and arguments.positional:
             receiver, *passed = arguments.positional
             rest = replace(arguments, positional=tuple(passed), numbers={})
@@ -268,6 +272,8 @@ class Calls:
         held = self.members.instance_attribute(Instance(atom.key), name)
         if known(held):
             return join([self.apply(each, node, arguments) for each in in_order(held)])
+        if name == "__new__":
+            return self._invocation.make_bare(atom, node, arguments)
         if self.scope.hierarchy.is_module(cls) and name.startswith(("from_", "load")):
             return self.effects.make(node, Nature.MODULE, f"{cls.node.name}.{name}", arguments)
         return self.effects.make_unknown(node, arguments)

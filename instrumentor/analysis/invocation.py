@@ -79,6 +79,19 @@ class Invocation:
             self.effects.absorb(arguments.each(), node, cls.node.name)
         return made
 
+    def make_bare(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
+        """What `__new__` gives of a project's class that has none of its own: an object before its initialiser runs."""
+        cls = self.scope.kinds.class_of(atom.key)
+        if cls is None:
+            return OPAQUE
+        note_instance(self.facts, self.scope.hierarchy, cls)
+        nature = self.scope.hierarchy.nature(cls)
+        if nature is Nature.NOT_MODULE:
+            return value(Instance(cls.key))
+        made = self.effects.make(node, nature, cls.node.name, arguments)
+        self.facts.grow_site(self.scope.site(node, nature, cls.node.name), class_keys=[cls.key])
+        return made
+
     def _made_by_metaclass(self, cls: Class) -> Value:
         """What else calling a class gives, or does to the instance, where its metaclass says what a call does."""
         hierarchy = self.scope.hierarchy

@@ -109,6 +109,8 @@ class Selector:
             is_sole = len(stores) == 1 and node.id not in function.parameters
             source = _source_of(function, stores[0]) if is_sole else None
             return None if source is None else self._held(function, source, given, depth - 1)
+        if isinstance(node, ast.Attribute) and node.attr == "__new__":
+            return self._held(function, node.value, given, depth)  # which makes what a call of the class does
         if isinstance(node, ast.Attribute):
             return self._of_each(function, node.value, given, depth, partial(self._members.attribute, name=node.attr))
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
