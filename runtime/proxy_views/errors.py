@@ -24,7 +24,7 @@ class NotCalledError(ViewError, RuntimeError):
         super().__init__(
             f"{name} {calls} in the block on its thread, so there is no call {wanted} to look at. Call the model "
             "itself (`model(x)`, not `model.forward(x)` or another method) inside `with Proxy.trace(model):`. Code "
-            "that `torch.compile` or `torch.export` has made of it does not call it: trace the module that they gave."
+            "made by `torch.compile` or `torch.export` does not call it: trace the module that they returned."
         )
 
 
@@ -33,8 +33,8 @@ class CallRaisedError(ViewError, RuntimeError):
 
     def __init__(self, name: str, call: int) -> None:
         super().__init__(
-            f"call {call} of {name} raised an exception, so nothing of it can be computed again. For a later call of "
-            f"the block, give `Proxy.trace(model, call={call + 1})`."
+            f"call {call} of {name} raised an exception, so it has no complete recording. For a later call in "
+            f"the block, use `Proxy.trace(model, call={call + 1})`."
         )
 
 
@@ -51,7 +51,7 @@ class StillRunningError(ViewError, RuntimeError):
     """The call to be viewed has not ended."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the recorded call of {name} has not ended; ask for views of it behind it.")
+        super().__init__(f"the recorded call of {name} has not ended; ask for views after it.")
 
 
 class NotProfiledError(ViewError, RuntimeError):
@@ -59,7 +59,7 @@ class NotProfiledError(ViewError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the block measured nothing, since measuring costs. Ask for it before: `Proxy.trace(model, profile=True)`."
+            "the block measured nothing, because measuring is off by default: use `Proxy.trace(model, profile=True)`."
         )
 
 
@@ -67,7 +67,7 @@ class ClosedError(ViewError, RuntimeError):
     """A view was requested of a closed trace."""
 
     def __init__(self) -> None:
-        super().__init__("the trace was closed, and has let go of the tensors that views are made of.")
+        super().__init__("the trace was closed, and has released the tensors that views need.")
 
 
 class TransformError(ViewError, NotImplementedError):
@@ -84,10 +84,9 @@ class InsideTransformError(ViewError, NotImplementedError):
     def __init__(self, place: Place | None) -> None:
         where = f" at {place}" if place is not None else ""
         super().__init__(
-            f"the model runs inside a transform of `torch.func` (vmap, grad, ...), or uses one{where}. Tensors stand "
-            "for others there, so its single calls make no graph. Trace a call that is in no transform; where the "
-            "model uses one, name the function that calls it as one node: "
-            "`Proxy.trace(model, leaf_functions=[function])`."
+            f"the model runs inside a transform of `torch.func` (vmap, grad, ...), or uses one{where}. Tensors are "
+            "wrappers there, so its single calls make no graph. Trace a call outside of transforms; if the model uses "
+            "one, make the function that calls it a single node: `Proxy.trace(model, leaf_functions=[function])`."
         )
 
 
@@ -96,9 +95,9 @@ class BentInsideError(ViewError, NotImplementedError):
 
     def __init__(self, what: str, node: str, *, is_chosen: bool) -> None:
         remedy = (
-            "Leave that out of `leaf_modules`, so that there are nodes for what is inside it."
+            "Remove that from `leaf_modules`, so that there are nodes for what is inside it."
             if is_chosen
-            else "Nobody can look into it, so remove the bend before the call, or bend what it gives back instead."
+            else "It is opaque, so remove the bend before the call, or bend its output instead."
         )
         where = f"inside {node!r}" if node else "inside the model"
         super().__init__(
@@ -110,7 +109,7 @@ class NoFlowError(ViewError, RuntimeError):
     """Flow steps were requested, but not recorded."""
 
     def __init__(self) -> None:
-        super().__init__("tests and loops were not recorded; ask for them before: `Proxy.trace(model, flow=True)`.")
+        super().__init__("conditions and loops were not recorded: use `Proxy.trace(model, flow=True)`.")
 
 
 class UnknownNameError(ViewError, KeyError):
@@ -130,7 +129,7 @@ class NotAModelError(ViewError, TypeError):
     """The object to trace is not a module."""
 
     def __init__(self, value: object) -> None:
-        super().__init__(f"Proxy.trace wants an `nn.Module`, and was given a {type(value).__name__}.")
+        super().__init__(f"Proxy.trace expects an `nn.Module`, but received a {type(value).__name__}.")
 
 
 class LeafFunctionError(ViewError, TypeError):
@@ -138,6 +137,6 @@ class LeafFunctionError(ViewError, TypeError):
 
     def __init__(self, value: object) -> None:
         super().__init__(
-            f"leaf_functions: {value!r} is no plain Python function, so its calls cannot be seen as such. Functions of "
-            "torch's are nodes of their own anyway; for other ones give a Python function that calls it."
+            f"leaf_functions: {value!r} is not a plain Python function, so its calls cannot be observed. Functions of "
+            "torch are nodes anyway; for others, pass a Python function that calls them."
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _CHECKPOINT: Final = CheckpointFunction.forward.__code__
 _BEGIN: Final = torch.set_grad_enabled.__init__.__code__
-_LOOKED_THROUGH: Final = 8  # Frames of observers lie in between.
+_LOOKED_THROUGH: Final = 8  # There are frames of observers in between.
 
 
 class GradSwitches:

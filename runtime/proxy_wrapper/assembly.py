@@ -1,4 +1,4 @@
-"""What a tracer consists of: the interceptors, in the order in which they are installed."""
+"""Assembles a tracer from its interceptors, in the order of installation."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def assemble(
     take_down: Callable[[], None],
     restore: Callable[[nn.Module, SentModule], None],
 ) -> Tracer:
-    """A tracer with all its interceptors, none of which is installed yet.
+    """A tracer with all its interceptors, not installed yet.
 
     Args:
-        lock: held while anything is changed.
-        blacklist: the modules that are never looked into.
-        take_down: ends the tracing where a process ends without what `atexit` has.
-        restore: proxies a module where `multiprocessing` has sent it; a function that can be pickled by its name.
+        lock: held during every change.
+        blacklist: the modules whose inside is never observed.
+        take_down: ends the tracing in a process that ends without `atexit`.
+        restore: proxies a module received through `multiprocessing`; a function that can be pickled by name.
     """
     tracer = Tracer(lock)
     optimizer_states = OptimizerStates(tracer)

@@ -1,7 +1,7 @@
-"""Tells Dynamo what to make of this package: `Proxy(model)` in compiled code is `model`, nothing of ours is compiled.
+"""Tells Dynamo how to treat this package: `Proxy(model)` in compiled code is `model`, and our code is not compiled.
 
-Dynamo would take `Proxy`, a class whose calls give back what they are given, for one whose calls make an object, and
-would compile what runs inside hooks. This file is loaded once Dynamo is.
+By itself, Dynamo would assume that a call of the class `Proxy` creates an object, and would compile the code in our
+hooks. This file is imported after Dynamo.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FOLDER: Final = f"{Path(__file__).parent.as_posix()}/"
 
 
 def teach_dynamo(entry: type, functions: Iterable[Any], note: Callable[[object], None]) -> None:
-    """Have Dynamo leave this package alone, and take a call of `entry` for its first argument.
+    """Make Dynamo skip this package, and replace a call of `entry` by its first argument.
 
-    Where a version of torch has no such rules, it sees what it sees.
+    A version of torch without such rules behaves as before.
 
     Args:
-        entry: the class whose calls give back what they are given.
-        functions: what the program calls of ours; Dynamo is off while one runs, in what it calls, too.
-        note: called while Dynamo captures a call of `entry`, with what it is given; with None if that is not there yet.
+        entry: the class whose calls return their first argument.
+        functions: our functions that programs call. Dynamo is off while one runs, including in the code that it calls.
+        note: called with the first argument when Dynamo captures a call of `entry`; with None if its value is unknown.
     """
     with contextlib.suppress(AttributeError):
         if _FOLDER not in trace_rules.SKIP_DIRS:
@@ -39,24 +39,24 @@ def teach_dynamo(entry: type, functions: Iterable[Any], note: Callable[[object],
         skips = types.FrameExecStrategy(types.FrameAction.SKIP, types.FrameAction.SKIP)  # type: ignore[attr-defined]
         for each in functions:
             eval_frame.set_code_exec_strategy(each.__code__, skips)  # type: ignore[attr-defined]
-    # There before: the runtime has been loaded anew. A `TypeError`: this version knows only functions.
+    # If it is there already, the runtime was loaded again. A `TypeError`: this version accepts only functions.
     with contextlib.suppress(AttributeError, TypeError, ValueError):
         substitute = decorators.substitute_in_graph(entry, skip_signature_check=True, is_embedded_type=True)
         substitute(_substitute(note))
 
 
 def _substitute(note: Callable[[object], None]) -> Any:
-    """What Dynamo captures in place of a call of `Proxy`; it tells `note` meanwhile."""
+    """The function that Dynamo captures in place of a call of `Proxy`. Capturing it calls `note`."""
 
     def tell(context: Any) -> None:
-        with contextlib.suppress(Exception):  # It would be the compilation's.
+        with contextlib.suppress(Exception):  # Otherwise it would break the compilation.
             given = context.get_local("obj")._i_will_not_complain_if_bc_breaks_VariableTracker()
             note(getattr(given, "value", None))
 
-    def given_back(obj: Any, *_: Any, **__: Any) -> Any:
+    def first_argument(obj: Any, *_: Any, **__: Any) -> Any:
         comptime(tell)
         return obj
 
-    for each in (tell, given_back):  # Dynamo does not go into our files.
-        each.__code__ = each.__code__.replace(co_filename="<given back>")
-    return given_back
+    for each in (tell, first_argument):  # Dynamo skips our files.
+        each.__code__ = each.__code__.replace(co_filename="<first argument>")
+    return first_argument

@@ -361,7 +361,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
     `what` names the pattern. Of computations:
 
     - "linear-linear": a linear layer whose output goes directly to another one, and nowhere else. `weights` are the ids
-      of their weights, in order of execution.
+      of their weights, in order of execution. `values` is 1 if any linear layer in the graph follows an activation.
     - "softmax": over dimension `dim` of a tensor of `shape`.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
@@ -369,8 +369,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
 
     Of the inputs of a loss or an attention:
 
-    - "token-targets": the targets are the tokens of `shape` that an embedding got, `dim` places ahead. `values` is 1 if
-      some attention sees no later token, else 0.
+    - "token-targets": the targets are the tokens of `shape` that an embedding got, `dim` places ahead. `values`: 1 if
+      some attention to these tokens sees no later ones, else 0; and how many other texts the model got.
     - "padding-targets": the targets end with that embedding's padding. `values`: how many are padding, of how many.
     - "padding-attended": an attention excludes all tokens except padding, whose index is in `values`. `made` is the
       location of the line that passes the mask, if there is only one.
@@ -766,7 +766,7 @@ class Configuration(Happening, frozen=True, gc=False):
 
 
 class Problem(Happening, frozen=True, gc=False):
-    """Tracing met a problem, and training went on. `message` says what was lost."""
+    """A problem in the tracing itself; training went on. `message` says what was lost."""
 
     message: str = ""
 

@@ -1,14 +1,14 @@
-"""`%%trace` at the top of a notebook's cell: the cell runs with its models under proxies, as a run of its own.
+"""`%%trace` at the top of a notebook cell: while the cell runs, its models are traced, as a run of its own.
 
     %load_ext proxy_wrapper
 
     %%trace --log-level DEBUG
     train(model, loader)
 
-The models that have names in the notebook are proxied while the cell runs; those that the cell makes, as soon as they
-are made. For these the rewriter, in a process of its own, puts lines into the cell's tree, which keeps the places of
-what was typed. The magic itself becomes a comment, and the statement that begins the tracing is in the tree alone: what
-the cell shows, tracebacks included, is what it shows without the magic.
+Models that have names in the notebook are proxied while the cell runs. Models created by the cell are proxied at once:
+the rewriter, in a separate process, inserts lines into the cell's syntax tree, which keeps the original positions. The
+magic becomes a comment, and the statement that starts the tracing exists only in the tree. What the cell shows,
+including tracebacks, is therefore the same as without the magic.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _LONGEST_S: Final = 60.0
 
 
 class UnknownOptionError(Exception):
-    """An option of `%%trace` that does not exist, or whose value means nothing."""
+    """An option of `%%trace` does not exist, or has an invalid value."""
 
 
 def install(ipython: Any) -> None:
-    """Let cells begin with `%%trace`."""
+    """Enable `%%trace`."""
     remove(ipython)
     cells = TracedCells(ipython)
     ipython.input_transformers_cleanup.append(cells.replace_magic)
@@ -51,22 +51,22 @@ def install(ipython: Any) -> None:
 
 
 def remove(ipython: Any) -> None:
-    """Let them begin with it no longer."""
+    """Disable `%%trace`."""
     for each in (ipython.input_transformers_cleanup, ipython.input_transformers_post, ipython.ast_transformers):
         each[:] = [known for known in each if not isinstance(getattr(known, "__self__", known), TracedCells)]
 
 
 class TracedCells:
-    """Recognizes cells that are to be traced, and puts lines into them where they make models."""
+    """Recognizes cells to trace, and inserts lines where they create models."""
 
     def __init__(self, ipython: Any) -> None:
-        """Serve the shell `ipython`."""
+        """Work for the shell `ipython`."""
         self._ipython = ipython
         self._text = ""
-        self._options: str | None = None  # Those of the cell that was read last; None if it is not to be traced.
+        self._options: str | None = None  # Of the cell read last; None if it is not traced.
 
     def replace_magic(self, lines: list[str]) -> list[str]:
-        """The lines of a cell with the magic as a comment, as which it stands in the excerpts of tracebacks."""
+        """The lines of a cell with the magic as a comment. Tracebacks show it so."""
         self._options = None
         if not lines or lines[0].split(maxsplit=1)[:1] != [_MAGIC]:
             return lines
@@ -74,13 +74,13 @@ class TracedCells:
         return [f"# {lines[0]}", *lines[1:]]
 
     def note_text(self, lines: list[str]) -> list[str]:
-        """The lines as they are; the tree that comes next is theirs."""
+        """Store the text of the cell whose tree comes next; returns `lines`."""
         self._text = "".join(lines)
         return lines
 
     def visit(self, tree: ast.Module) -> ast.Module:
-        """The tree of a cell with the lines that are needed, if it is to be traced."""
-        options = self._options  # `_instrumented` reads other cells.
+        """The tree of a cell, with lines inserted if it is to be traced."""
+        options = self._options  # `_instrumented` changes it.
         if options is None:
             return tree
         try:
@@ -92,12 +92,12 @@ class TracedCells:
             return _beginning(tree, options, self._ipython.user_ns)
 
     def _instrumented(self) -> ast.Module | None:
-        """The tree of the cell with lines added; None if there is nothing to add.
+        """The tree of the cell with lines inserted; None if there is nothing to insert.
 
         Raises:
             OSError, subprocess.SubprocessError: if the rewriter cannot be run.
         """
-        cell = self._text  # The next line notes those of other cells.
+        cell = self._text  # The next line changes it.
         before = [self._ipython.transform_cell(each) for each in self._ipython.user_ns["In"][1:-1]]
         request = pickle.dumps({"before": before, "cell": cell})
         command = [sys.executable, "-m", _REWRITER]
@@ -107,16 +107,16 @@ class TracedCells:
 
 
 def _beginning(tree: ast.Module, options: str, names: Mapping[str, Any]) -> ast.Module:
-    """The tree of a cell with the statement that begins the tracing, which is told what the cell may use.
+    """The tree of a cell with the statement that starts the tracing. It names the models that the cell may use.
 
-    What the cell makes, and what it has nothing to do with, is left out.
+    Names that the cell assigns a new model, and names that it does not refer to, are left out.
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     wraps = [node for node in calls if ast.unparse(node.func).startswith(f"__import__({__name__!r}")]
     made = [keyword.value for node in wraps for keyword in node.keywords if keyword.arg == "name"]
     used = _mentioned({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}, names)
-    told = [options, *sorted(used - {each.value for each in made if isinstance(each, ast.Constant)})]
-    begin = f"__import__({__name__!r}, fromlist=('begin',)).begin(get_ipython(), {', '.join(map(repr, told))})"
+    arguments = [options, *sorted(used - {each.value for each in made if isinstance(each, ast.Constant)})]
+    begin = f"__import__({__name__!r}, fromlist=('begin',)).begin(get_ipython(), {', '.join(map(repr, arguments))})"
     place = 0
     while place < len(tree.body) and _is_future_import(tree.body[place]):
         place += 1
@@ -129,7 +129,7 @@ def _is_future_import(statement: ast.stmt) -> bool:
 
 
 def _mentioned(found: set[str], names: Mapping[str, Any]) -> set[str]:
-    """Names, those that their functions mention, and those of what their objects hold, and so on."""
+    """The given names, the names used by their functions, the names of what their objects hold, and so on."""
     mentioned: set[str] = set()
     while new := found - mentioned:
         mentioned |= new
@@ -141,7 +141,7 @@ def _mentioned(found: set[str], names: Mapping[str, Any]) -> set[str]:
 
 
 def _attributes_of(value: Any) -> list[Any]:
-    """What an object keeps as its own attributes, as a trainer keeps its model."""
+    """The attributes of an object itself, such as the model that a trainer keeps."""
     if isinstance(value, (type, ModuleType, FunctionType)):
         return []
     try:
@@ -152,7 +152,7 @@ def _attributes_of(value: Any) -> list[Any]:
 
 
 def _codes_of(value: Any) -> list[CodeType]:
-    """The code of a function, or of the methods of a class, with all code within it."""
+    """The code of a function, or of the methods of a class, and all code nested in it."""
     functions = [*vars(value).values()] if isinstance(value, type) else [value]
     codes = [code for each in functions if isinstance(code := getattr(each, "__code__", None), CodeType)]
     for code in codes:
@@ -161,27 +161,27 @@ def _codes_of(value: Any) -> list[CodeType]:
 
 
 def begin(ipython: Any, options: str, *used: str) -> None:
-    """Trace what happens until the running cell ends.
+    """Trace until the running cell ends.
 
     Args:
         ipython: the shell.
-        options: those of the magic.
-        used: names of which those that stand for models are traced.
+        options: the options of the magic.
+        used: names. Those of models are traced.
 
     Raises:
-        UnknownOptionError: if `options` has one that does not exist.
+        UnknownOptionError: if `options` has an unknown option or an invalid value.
     """
     traced = _TracedCell(ipython, _parse(options), used)
     ipython.events.register("post_run_cell", traced.finish)
 
 
 def wrap(obj: Any, name: str) -> Any:
-    """Proxy what a traced cell makes, with the settings of the cell; gives `obj` itself."""
+    """Proxy `obj`, which a traced cell created, with the settings of the cell; returns `obj` itself."""
     return Proxy.Proxy(obj, recurse=True, name=name, **_settings_of_running_cell())
 
 
 class _TracedCell:
-    """A cell that runs, and the settings of its trace."""
+    """A running cell, and the settings of its trace."""
 
     def __init__(self, ipython: Any, settings: Mapping[str, Any], used: Sequence[str]) -> None:
         self._ipython = ipython
@@ -193,7 +193,7 @@ class _TracedCell:
                 Proxy.Proxy(module, recurse=True, name=name, **self.settings)
 
     def finish(self, result: object = None) -> None:  # noqa: ARG002  The protocol's.
-        """End the trace, and say what was found."""
+        """End the trace, and print what was found."""
         self._ipython.events.unregister("post_run_cell", self.finish)
         run = Launch.of_this_process().run
         new = [module for module in _proxied() if id(module) not in self._before]
@@ -223,7 +223,7 @@ def _settings_of_running_cell() -> dict[str, Any]:
 
 
 def _proxied() -> list[nn.Module]:
-    """The modules that are proxied now."""
+    """The topmost modules that are proxied now."""
     tracer = Proxy._installed.tracer
     if tracer is None:
         return []
@@ -232,7 +232,7 @@ def _proxied() -> list[nn.Module]:
 
 
 def _named_models(names: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """The models that have names, those aside that are part of another one."""
+    """The models that have names, except those that are part of another one."""
     torch = sys.modules.get("torch.nn")
     if torch is None:
         return {}

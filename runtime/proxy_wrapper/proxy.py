@@ -520,9 +520,9 @@ def _note_capture(obj: object) -> None:
     tracer = _installed.tracer
     if tracer is not None and not tracer.registry.is_proxied(obj):
         tracer.note_problem(
-            "Models that are made in compiled code are not traced: where `torch.compile` captures a call of `Proxy`, "
-            "that gives the model back and does nothing else."
+            "Models that are created in compiled code are not traced: where `torch.compile` captures a call of "
+            "`Proxy`, the call only returns the model."
         )
 
 
-AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # The last of its own modules that Dynamo loads.
+AfterImport("torch._dynamo.polyfills.loader", _teach_dynamo)  # Dynamo loads this module last.

@@ -1,4 +1,4 @@
-"""The one object behind all tracing in a process: what is proxied, where events go, what the time is."""
+"""The object behind all tracing in a process. It knows what is proxied, where events go, and the time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.events import AnyEvent, Location
     from proxy_wrapper.known.entries import ModuleEntry
-    from proxy_wrapper.known.thread_state import ThreadFound, ThreadState
+    from proxy_wrapper.known.thread_state import ActiveCall, ThreadFound, ThreadState
     from proxy_wrapper.known.watch import Watch
     from proxy_wrapper.limits import Limits, Ranks
     from proxy_wrapper.live import ChangingObserver, LiveFlow, LiveObserver
@@ -48,47 +48,47 @@ if TYPE_CHECKING:
 
 
 _MODULE_CALL: Final = nn.Module._call_impl.__code__
-"""Where the walk through user code ends: what is above is the caller of the enclosing module."""
+"""Where the walk through user code ends: frames above belong to the caller of the enclosing module."""
 
 
 class Interceptor(Protocol):
-    """A way of seeing what the program does."""
+    """Observes one kind of activity of the program."""
 
     def install(self) -> None:
-        """Begin to see. Does nothing if it has begun."""
+        """Start observing. Does nothing if already installed."""
 
     def remove(self) -> None:
-        """Leave PyTorch as it was found. Does nothing if it is."""
+        """Restore PyTorch's original state. Does nothing if not installed."""
 
 
 class FlowInterceptor(Interceptor, Protocol):
-    """Sees which way the program goes."""
+    """Observes the control flow of the program."""
 
     def add_live(self, module: nn.Module, observer: LiveFlow) -> None:
-        """Tell `observer` of the tests and loops of what `module` calls, on this thread, proxied or not."""
+        """Notify `observer` of conditions and loops in the calls of `module`, proxied or not, on this thread."""
 
     def remove_live(self, observer: LiveFlow) -> None:
-        """Tell it of nothing any more."""
+        """Stop notifying it."""
 
 
 class InsideTorchCalls(Protocol):
-    """Lets calls of torch be seen that are made inside one, of a thread that has no function mode on its stack then."""
+    """Makes torch calls inside a torch call observable, although torch has taken all function modes off the stack."""
 
     def enter_engine(self) -> ThreadFound:
-        """Put the mode on this thread's stack."""
+        """Push the mode on this thread's stack."""
 
     def leave_engine(self, found: ThreadFound) -> None:
-        """Leave the thread as it was found."""
+        """Restore the thread's previous state."""
 
 
 class Tracer:
     """Registers proxied objects and sends what the interceptors see to the channels.
 
-    It knows no torch hook; `intercept/` knows those, and calls this.
+    It has no knowledge of torch's hooks. These are in `intercept/`, which calls this class.
 
-    What is proxied, what is installed and what is known of the models' state is changed under `lock`. A call of a
-    module that is known takes it only at the outermost level. A thread that holds it may take it again: a signal
-    handler of the program may call what it interrupts.
+    What is proxied, what is installed, and what is known about the models' state is changed only under `lock`. A call
+    of a known module takes it only at the outermost level. It is reentrant, because a signal handler of the program may
+    call the function that it interrupted.
     """
 
     def __init__(self, lock: threading.RLock) -> None:
@@ -105,18 +105,18 @@ class Tracer:
         self.interceptors: list[Interceptor] = []
         self.debug_interceptors: list[Interceptor] = []
         self.live_interceptors: list[Interceptor] = []
-        # The models of distributed wrappers.
+        # The models inside distributed wrappers.
         self.wrapped_models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._changes = 0
         self._eager_stance: EagerStance | None = None
         self.torch_calls: InsideTorchCalls | None = None
-        self._live_blocks = 0  # How many live observers there are, of all threads.
-        self.ends_with_blocks = False  # Whether the last proxied module was taken out while there were such.
+        self._live_blocks = 0  # The number of live observers, on all threads.
+        self.ends_with_blocks = False  # Whether the last module was unproxied in such a block.
         self.flow_steps: FlowInterceptor | None = None  # One of `interceptors`.
         self.before_flush: Callable[[], None] | None = None
         self.before_root_call: Callable[[], None] | None = None
         self._before_event: Callable[[], None] | None = None
-        # Whether any module's tests are recorded; where those go that come out outside of all modules.
+        # Whether conditions are recorded for any module; the channels of those evaluated outside all modules.
         self.wants_flow = False
         self.flow_channels: tuple[Channel, ...] = ()
         self._observers: list[Observer] = []
@@ -131,9 +131,9 @@ class Tracer:
         self.ranks = RankFinder()
         self.is_sampling = False
         self.is_debugging = False
-        # Whether statistics of what torch calls give are wanted: by any module, and of calls outside of all modules.
+        # Whether statistics of results of torch calls are wanted: by any module; for calls outside all modules.
         self.wants_all = self.root_wants_all = False
-        # Whether the tensors that optimizers keep have names.
+        # Whether tensors of optimizer state are tracked.
         self.follows_optimizers = False
         self._hidden: Counter[Interceptor] = Counter()
         self._watches: set[Watch] = set()
@@ -142,22 +142,22 @@ class Tracer:
 
     @property
     def thread(self) -> ThreadState:
-        """What is known of the calling thread."""
+        """The state of the calling thread."""
         return self.threads.state
 
     @property
     def writers(self) -> Sequence[TraceWriter]:
-        """What writes the traces of all channels."""
+        """The trace writers of all channels."""
         return tuple(self._writers)
 
-    # What time it is, and where events go.
+    # Time and channels.
 
     def now_us(self) -> int:
         """Microseconds since the run started."""
         return (time.perf_counter_ns() - self.began_ns) // 1000
 
     def channel(self, logdir: str) -> Channel:
-        """The channel of `logdir`, made and given its trace writer on first use."""
+        """The channel of `logdir`, created with its trace writer on first use."""
         with self.lock:
             channel = self.channels.get(logdir)
             if channel is not None:
@@ -183,7 +183,7 @@ class Tracer:
 
     @property
     def before_event(self) -> Callable[[], None] | None:
-        """What every channel calls before each event; set for all of them at once."""
+        """A function that every channel calls before each event. Setting it sets it for all channels."""
         return self._before_event
 
     @before_event.setter
@@ -194,16 +194,16 @@ class Tracer:
                 channel.before_event = told
 
     def add_observer(self, observer: Observer) -> None:
-        """Let `observer` have the events of every channel from now on."""
+        """Pass the events of every channel to `observer` from now on."""
         with self.lock:
             self._observers.append(observer)
             for channel in self.channels.values():
                 channel.add(observer)
 
     def broadcast(self, event: AnyEvent, location: int = 0, *, level: int, also: Sequence[int] = ()) -> None:
-        """Send what concerns no one module to every channel that has a module at `level` or closer.
+        """Send an event that concerns no single module to each channel that has a module at `level` or below.
 
-        `also` are other locations that the event refers to.
+        `also` are further locations to which the event refers.
         """
         for channel in list(self.channels.values()):
             if channel.level <= level:
@@ -212,16 +212,16 @@ class Tracer:
                 channel.emit(event, location)
 
     def report(self, message: str) -> None:
-        """Tell the user once, on standard error, and the trace."""
+        """Report a message once, on standard error and in the trace."""
         if message in self._reported:
             return
         self._reported.add(message)
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or none at all.
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed or missing.
             sys.stderr.write(f"proxy_wrapper: {message}\n")
         self._record_problem(message)
 
     def note_problem(self, message: str) -> None:
-        """Tell the trace once, and nobody else: nothing is wrong with the run, only something is missing."""
+        """Record a message once, in the trace only: the run is fine, but something is missing from the trace."""
         if message not in self._reported:
             self._reported.add(message)
             self._record_problem(message)
@@ -230,7 +230,7 @@ class Tracer:
         self.broadcast(Problem(self.now_us(), self.step, stage=self.thread.stage, message=message), level=WARNING)
 
     def fail(self, error: Exception) -> None:
-        """End all tracing after a mistake of our own; training goes on.
+        """End all tracing after an error in our own code. Training goes on.
 
         Raises:
             Exception: `error` itself, if it is the program's: a signal handler raised it while our code ran.
@@ -251,7 +251,7 @@ class Tracer:
         )
 
     def enter_root(self, entry: ModuleEntry, *, training: bool) -> None:
-        """A thread calls a proxied module that no other proxied one is calling."""
+        """A thread calls a proxied module outside any other proxied module."""
         self.note_use(entry)
         thread = self.thread
         thread.enter_root()
@@ -263,7 +263,7 @@ class Tracer:
                 self.before_root_call()
 
     def note_use(self, entry: ModuleEntry) -> None:
-        """Note that this thread uses the model that `entry` is part of: it proxies, calls or steps it."""
+        """Note that this thread uses the model of `entry`: it proxies, calls or steps it."""
         top, thread = entry.top, self.thread
         top.user = weakref.ref(thread)
         if top.training is not thread.training:
@@ -272,30 +272,30 @@ class Tracer:
             top.training = thread.training
 
     def is_alone(self) -> bool:
-        """Whether no other thread has had to do with proxied models and still runs.
+        """Whether no other running thread has used proxied models.
 
-        While the lock is held it stays so: each thread takes it before it calls, steps or proxies its first one.
+        This cannot change while the lock is held: each thread takes it before it first calls, steps or proxies a model.
         """
         return len(self.threads.known) == 1
 
     def is_used_elsewhere(self, entry: ModuleEntry, thread: ThreadState) -> bool:
-        """Whether another thread than `thread`, one that has not ended, was the last to use that model."""
+        """Whether the model of `entry` was last used by a running thread other than `thread`."""
         user = entry.top.user
         found = None if user is None else user()
         return found is not None and found is not thread
 
     def set_stage(self, name: str | None) -> str | None:
-        """Call the stage `name` from now on, for all threads; None: after the mode of the model.
+        """Name the stage, for all threads; None names it after the mode of the model.
 
         Returns:
-            What was set before.
+            The previous name.
         """
         before, self.stage = self.stage, name
         self.thread.stage = name or self.thread.mode
         return before
 
     def end_step(self, *, ends_iteration: bool) -> None:
-        """Count a step of an optimizer, and turn recording off or on where a new iteration calls for it."""
+        """Count a step of an optimizer. If it ends an iteration, turn recording on or off as the settings require."""
         with self.lock:
             self.step += 1
             self.thread.steps += 1
@@ -307,7 +307,7 @@ class Tracer:
                     self.install_interceptors()
 
     def flush(self) -> None:
-        """Look at the model's state once more, and hand everything seen so far to the operating system."""
+        """Check the model's state once more, and write everything seen so far to the file."""
         if self.before_flush is not None and self.active:
             try:
                 with self.lock, torch._C.DisableTorchFunction():
@@ -320,7 +320,7 @@ class Tracer:
             channel.flush()
 
     def close(self, reason: str, error: str = "") -> None:
-        """Stop seeing, write everything and at last why it ends (see `RunEnd`), close every file."""
+        """Stop observing, write everything and finally the reason for the end (see `RunEnd`), and close all files."""
         if not self.active:
             reason, error = "failed", ""
         self.end()
@@ -332,12 +332,12 @@ class Tracer:
             self._writers.clear()
 
     def end(self) -> None:
-        """Stop seeing for good; what is proxied later, another tracer has."""
+        """Stop observing for good. Objects proxied later get another tracer."""
         with self.lock:
             self.is_closed = True
             self.remove_interceptors()
 
-    # What is proxied.
+    # Proxied modules.
 
     def attach(
         self,
@@ -351,9 +351,10 @@ class Tracer:
         ranks: Ranks | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Proxy `module`, or change the settings of one that is proxied already; `watch` has fields of `Watch`.
+        """Proxy `module`, or change its settings if it is proxied already; `watch` has fields of `Watch`.
 
-        `ranks` and `max_bytes` (see `Limits`) hold for all of its `logdir`. What is not to write sees nothing.
+        `ranks` and `max_bytes` (see `Limits`) apply to the whole `logdir`. If the rank is not chosen, nothing is
+        traced.
         """
         if not self._is_chosen(ranks):
             return
@@ -382,7 +383,7 @@ class Tracer:
             self.install_interceptors()
 
     def _is_chosen(self, ranks: Ranks | None, *, is_final: bool = False) -> bool:
-        """Whether this process may be one that is to write a trace; finally, without a rank, it has rank 0."""
+        """Whether this process may be one that writes a trace. If `is_final`, one without a rank counts as rank 0."""
         if ranks is None or not (is_final or self.ranks.is_known()):
             return True
         return self.ranks.look().rank in ranks
@@ -397,10 +398,10 @@ class Tracer:
             self._note_levels()
 
     def adopt(self, module: nn.Module) -> ModuleEntry | None:
-        """Proxy a module that is being called: if it is called by a proxied one, holds one, or was put into one.
+        """Proxy a module that is being called, if a proxied one calls it, or if it holds or is part of a proxied one.
 
         Returns:
-            Its entry; None for a module that has nothing to do with any proxied one.
+            Its entry; None if it is unrelated to all proxied modules.
         """
         stack = self.thread.stack
         if not stack and self.registry.is_stranger(module):
@@ -415,6 +416,16 @@ class Tracer:
             self._follow_flow()
         return entry
 
+    def take_in(self, entry: ModuleEntry, stack: Sequence[ActiveCall]) -> None:
+        """Make a root that is called by another one part of it, if it has the name of its place there."""
+        if not stack or entry.was_sought:
+            return
+        with self.lock:
+            entry.was_sought = True
+            if self._tree.take_in(entry, stack[-1].entry.top):
+                self._note_levels()
+                self._follow_flow()
+
     def _adopt(self, module: nn.Module) -> ModuleEntry | None:
         tree = named_modules(module, "")
         for found in tree[1:]:
@@ -428,14 +439,14 @@ class Tracer:
             entry = self.registry.module_entry(module)
             if entry is not None:
                 return entry
-        for found in tree:  # Which this one is about to call, each of them.
+        for found in tree:  # Their own calls will follow.
             self.registry.note_stranger(found.module)
         return None
 
     def take_up_new(self) -> bool:
-        """Proxy what was put into proxied modules after they were proxied; whether there was anything.
+        """Proxy modules added to proxied ones later. Returns whether there were any.
 
-        A program that calls methods of its model, and not the model, gives no other occasion to.
+        This is the only chance if a program calls methods of its model instead of the model.
         """
         with self.lock:
             found_any = self._tree.take_up_new()
@@ -445,14 +456,14 @@ class Tracer:
             return found_any
 
     def _follow_flow(self) -> None:
-        """Record the tests of modules that have just been met, where that is asked for."""
+        """Record the conditions of newly found modules, if requested."""
         if self.wants_flow and self.active and self.flow_steps is not None:
             self.flow_steps.install()
 
-    # What is installed.
+    # Interceptors.
 
     def install_interceptors(self) -> None:
-        """See what the levels in use call for."""
+        """Install what the current levels require, and remove the rest."""
         with self.lock:
             if not self.active or self.is_closed:
                 return
@@ -471,7 +482,7 @@ class Tracer:
         return self._live_blocks > 0
 
     def add_live(self, observer: LiveObserver) -> None:
-        """Let `observer` see what this thread calls, until `remove_live`, whether anything is proxied or not."""
+        """Let `observer` see the calls of this thread until `remove_live`, even if nothing is proxied."""
         with self.lock:
             thread = self.thread
             thread.live = joined(thread.live, observer, thread.change)
@@ -479,7 +490,7 @@ class Tracer:
             self._install_for_live()
 
     def add_change(self, observer: ChangingObserver) -> None:
-        """Let `observer` change what this thread computes, in the place of any other such one, until `remove_live`."""
+        """Let `observer` replace values computed by this thread, until `remove_live`. It replaces the previous one."""
         with self.lock:
             thread = self.thread
             if thread.change is not None:
@@ -488,7 +499,7 @@ class Tracer:
             self.add_live(observer)
 
     def count_change(self, more: int) -> None:
-        """Count what changes values, on all threads: compiled code runs as it is written while there is something."""
+        """Count observers that change values, on all threads. While there are any, compiled code runs eagerly."""
         self._changes += more
         if self._changes and self._eager_stance is None:
             self._eager_stance = EagerStance()
@@ -497,7 +508,7 @@ class Tracer:
             self._eager_stance = None
 
     def remove_live(self, observer: LiveObserver, thread: ThreadState | None = None) -> None:
-        """Let `observer` see nothing any more of the thread that has added it: `thread`, or this one."""
+        """Remove an observer of `thread` (the calling one if not given)."""
         with self.lock:
             thread = thread or self.thread
             thread.live = without(thread.live, observer)
@@ -516,43 +527,43 @@ class Tracer:
                     interceptor.install()
 
     def remove_interceptors(self) -> None:
-        """See nothing any more."""
+        """Stop observing."""
         with self.lock:
             for interceptor in (*self.debug_interceptors, *self.interceptors, *self.live_interceptors):
                 interceptor.remove()
 
     def rest(self) -> None:
-        """See nothing until there is a proxied module again, if the last one has been freed."""
+        """Stop observing if the last proxied module has been freed, until there is one again."""
         with self.lock:
             if not self.registry.modules and not self._live_blocks:
                 self.remove_interceptors()
 
     def hide(self, interceptors: Iterable[Interceptor]) -> None:
-        """Remove `interceptors` until `show` has been called as often."""
+        """Remove `interceptors` until `show` has been called equally often."""
         with self.lock:
             for interceptor in interceptors:
                 self._hidden[interceptor] += 1
                 interceptor.remove()
 
     def show(self, interceptors: Iterable[Interceptor]) -> None:
-        """Install again what was hidden, if nobody else hides it."""
+        """Install `interceptors` again, except those hidden by another call."""
         with self.lock:
             for interceptor in interceptors:
                 self._hidden[interceptor] -= 1
-            if self.registry.modules:  # Else `module_calls` has removed all: there is nothing to be seen.
+            if self.registry.modules:  # Else `module_calls` has removed all of them.
                 self.install_interceptors()
             if self._live_blocks:
                 self._install_for_live()
 
     def _note_levels(self) -> None:
-        """Work out, for each channel and for all, the closest level that a module in it has."""
+        """Compute the most detailed level of the modules of each channel, and what depends on the settings of all."""
         levels = dict.fromkeys(self.channels.values(), WARNING)
         watches = set()
         for entry in self.registry:
             watches.add(entry.watch)
             entry.level = entry.configured_level if entry.watch.records(self.iteration) else WARNING
             levels[entry.channel] = min(levels.get(entry.channel, WARNING), entry.level)
-        for channel, level in levels.items():  # Not before: other threads ask meanwhile.
+        for channel, level in levels.items():  # Only now, because other threads read it.
             channel.level = level
         self._watches = watches
         self.is_sampling = any(watch.every > 1 for watch in watches)
@@ -567,15 +578,15 @@ class Tracer:
             entry.level <= INFO and entry.watch.wants_all for entry in self.registry
         )
 
-    # Around a fork.
+    # Forks.
 
     def before_fork(self) -> None:
-        """Let no thread of ours run."""
+        """Pause our threads."""
         for writer in list(self._writers):
             writer.pause()
 
     def after_fork_in_child(self) -> None:
-        """Go on in a file of its own."""
+        """Continue in a new file."""
         for writer in self._writers:
             writer.abandon()
         self._parent_pid = getppid()
@@ -587,14 +598,14 @@ class Tracer:
         self.configurations.begin_again(channel)
 
     def _may_begin(self) -> bool:
-        """Whether this process is to be seen; one that loads data is not, and sees nothing any more."""
+        """Whether this process is to be traced. A worker of a data loader is not; all its interceptors are removed."""
         if not is_data_worker():
             return True
         self.active = False
         self.remove_interceptors()
         return False
 
-    # How traces begin.
+    # The start of a trace.
 
     def _define_location(self, location: Location) -> None:
         self._locations[location.id] = location
@@ -604,23 +615,23 @@ class Tracer:
         return open_sink(logdir, launch, self._started, self._parent_pid, self.ranks, limits)
 
     def _note_hidden_change(self, tensor: int) -> None:
-        """Have a parameter or buffer compared at every look."""
+        """Compare the values of a parameter or buffer at every check from now on."""
         state = self.registry.state.get(tensor)
         if state is not None:
             state.bypasses_version = True
 
     def _name_tensor(self, event: AnyEvent) -> str:
-        """What the numbers in `event` are of, in words."""
+        """What the statistics in `event` describe, in words."""
         if isinstance(event, StateTensor):
             return event.name
         target = getattr(event, "target", "")
         if target:
-            return f"what `{target}` gave"
+            return f"the result of `{target}`"
         id_ = getattr(event, "tensor", 0)
         state = self.registry.state.get(id_) or self.registry.optimizer_state.get(id_)
         if state is None:
             entry = next((entry for entry in self.registry if entry.id == getattr(event, "module", 0)), None)
-            return f"the output of {entry.name}" if entry is not None else "a tensor that is gone"
+            return f"the output of {entry.name}" if entry is not None else "a tensor that no longer exists"
         return f"the gradient of {state.name}" if _is_of_gradient(event) else state.name
 
     def _report_loss(self, logdir: str, message: str) -> None:

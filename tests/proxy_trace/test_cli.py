@@ -64,7 +64,10 @@ def test_summary_as_json_has_everything(small_trace: Path, capsys: pytest.Captur
         **dict.fromkeys(not_checked, "not checked"),
     }
     end = next(check for check in summary["checks"] if check["name"] == "end")
-    assert (end["meaning"], end["unseen"]) == ("no process ended by an exception", ["the only process without an end"])
+    assert (end["meaning"], end["unseen"]) == (
+        "no process ended with an exception",
+        ["the only process without an end"],
+    )
     weight = summary["processes"][0]["tensors"][0]
     assert weight["last"] == {"minimum": -1.0, "maximum": 0.5, "norm": 2.0, "bits": "0000000000000002"}
 

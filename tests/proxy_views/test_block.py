@@ -427,7 +427,7 @@ def test_a_model_that_is_exported_is_not_called_and_said_not_to_be() -> None:
         exported = torch.export.export(model, (x,)).module()
         found = exported(x)
     assert torch.equal(found, model(x))
-    with pytest.raises(NotCalledError, match="trace the module that they gave"):
+    with pytest.raises(NotCalledError, match="trace the module that they returned"):
         trace.graph()
     assert left_behind() == []
 
@@ -438,7 +438,7 @@ def test_a_model_inside_a_transform_computes_the_same_and_has_no_graph() -> None
     with Proxy.trace(model) as trace:
         found = torch.vmap(model)(x)
     assert torch.equal(found, wanted)
-    with pytest.raises(InsideTransformError, match="Trace a call that is in no transform"):
+    with pytest.raises(InsideTransformError, match="Trace a call outside of transforms"):
         trace.graph()
     assert left_behind() == []
 

@@ -190,7 +190,7 @@ def average_below(logdir: str) -> list[tuple[str, str, str]]:
         (
             "uncalled",
             "task.average",
-            "neither it nor the module around it was called; only other parts of that are used",
+            "neither it nor the module around it was called; only other parts of the latter are used",
         )
     ]
 

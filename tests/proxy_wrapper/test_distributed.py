@@ -183,8 +183,8 @@ def test_a_summary_finds_ranks_that_part_and_says_of_others_that_it_does_not_kno
     found = [(each.name, each.reason, each.step) for each in summary.findings if each.code == "ranks-part"]
     assert found == [
         # Each model has made four steps before the next.
-        ("never.*", "the same at the start, and different ever since (rank 0 | rank 1)", 4),
-        ("until_two.*", "the same before, and different ever since (rank 0 | rank 1)", 10),
+        ("never.*", "the same at the start, and different since then (rank 0 | rank 1)", 4),
+        ("until_two.*", "the same before, and different since then (rank 0 | rank 1)", 10),
     ]
     (ranks,) = (check for check in summary.checks if check.name == "ranks")
     assert ranks.unseen == ["2 of 8 parameters not known to have been the same at the start"]

@@ -89,6 +89,19 @@ def test_rule_2_a_wrapper_around_a_proxied_module_is_proxied(logdir: str, seen: 
     assert names_called(seen)[:3] == ["DataParallel(net)", "net", "net.first"]
 
 
+@pytest.mark.parametrize(("name", "root"), [("net.last", "net"), ("head", "head")])
+def test_rule_2_a_root_put_in_later_is_taken_in_if_it_has_the_name_of_its_place(
+    name: str, root: str, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Sequential(), recurse=True, name="net", logdir=logdir)
+    model.last = Proxy.Proxy(nn.Linear(2, 2), recurse=True, name=name, logdir=logdir)
+    model(torch.randn(1, 2))
+    defined = {each.id: each for each in seen.events if isinstance(each, Module)}
+    names = {each.name: defined[each.root].name for each in defined.values()}
+    assert names == {"net": "net", name: root}
+    assert names_called(seen) == ["net", name]
+
+
 def test_rule_2_names_leave_out_what_wrappers_insert(logdir: str, seen: MemoryObserver) -> None:
     wrapped = Proxy.Proxy(nn.DataParallel(Plain()), recurse=True, name="net", logdir=logdir)
     wrapped(images())

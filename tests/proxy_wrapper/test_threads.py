@@ -140,4 +140,4 @@ def test_a_whole_training_loop_is_compiled(kind: str, level: str, tmp_path: Path
     parameters = {event.id for event in events if isinstance(event, Parameter)}
     assert {event.tensor for event in events if isinstance(event, Update)} == parameters
     (problem,) = (event.message for event in events if isinstance(event, Problem))
-    assert problem.startswith("Models that are made in compiled code are not traced")
+    assert problem.startswith("Models that are created in compiled code are not traced")

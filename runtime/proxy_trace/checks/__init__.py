@@ -1,1 +1,1 @@
-"""What `proxy-trace summary` looks for in a run: one module for each check, all fed by one pass over the trace."""
+"""The checks of `proxy-trace summary`: one module per check, all fed by one pass over the trace."""

@@ -1,7 +1,7 @@
-"""Linear layers have something between them.
+"""Checks that linear layers have an activation between them.
 
-Two linear layers, one right behind the other, are one linear layer. That is meant where the first makes the vector
-smaller than both ends (a low rank), and where the layers come from different parts of a model.
+Two consecutive linear layers are equivalent to one. That is intended if the first narrows the vector (a low-rank
+factorisation), if the layers belong to different parts of a model, and perhaps if the whole model is linear.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.finding import NOTE, WARNING
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
@@ -21,36 +21,50 @@ MISSING: Final = Rule(
     WARNING,
     "Linear layers with nothing between them",
     "In the graph of a loss, the output of a linear layer goes directly into another linear layer of the same module, "
-    "and nowhere else. The first layer has a bias, and is at least as wide as its input and the output of the second, "
-    "so this is not a low-rank factorisation. Optimizer steps have changed both.",
+    "and nowhere else. The first layer has a bias, and is at least as wide as its input or the output of the second, "
+    "so this is not a low-rank factorisation. Optimizer steps have changed both. Other linear layers of the model "
+    "follow an activation.",
     "Put an activation such as `nn.ReLU()` between them, or remove one of them.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",),
+)
+LINEAR: Final = Rule(
+    "linear-model",
+    NOTE,
+    "Models of linear layers without an activation",
+    "As for missing-activation, but no linear layer in the graph follows an activation. The model can compute only "
+    "what one linear layer can, which may be intended.",
+    "Put an activation such as `nn.ReLU()` between the layers, if the model is not meant to be linear.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://stackoverflow.com/questions/9782071/why-must-a-nonlinear-activation-function-be-used-in-a-backpropagation-neural-net",
+    ),
 )
 
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
     for of_process in evidence.of_processes:
-        told: set[str] = set()
+        reported: set[str] = set()
         for pattern in of_process.acts.patterns:
             if pattern.event.what != "linear-linear" or len(pattern.event.weights) != 2:
                 continue
             first, second = pattern.event.weights
-            layer = _needless(first, second, of_process)
-            if layer is not None and layer.name not in told:
-                told.add(layer.name)
+            layer = _redundant_layer(first, second, of_process)
+            if layer is not None and layer.name not in reported:
+                reported.add(layer.name)
                 names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
                 reason = f"nothing lies between it and {names.get(second, '').removesuffix('.weight')}"
                 rank = [of_process.process.rank]
-                findings.append(MISSING.finding(layer.name, reason, rank, place=_place(layer, of_process)))
+                rule = MISSING if any(pattern.event.values) else LINEAR
+                findings.append(rule.finding(layer.name, reason, rank, place=_place(layer, of_process)))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
     return Sight(findings, evidence.compiled_words)
 
 
-def _needless(first: int, second: int, of_process: ProcessEvidence) -> ModuleSummary | None:
-    """The module of the first of two weights, if both are trained parts of one module and the first is no low rank."""
+def _redundant_layer(first: int, second: int, of_process: ProcessEvidence) -> ModuleSummary | None:
+    """The module of the first weight, if both are trained parts of one module and the first is no bottleneck."""
     tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
     modules = {module.id: module for module in of_process.process.modules}
     one, other = tensors.get(first), tensors.get(second)
@@ -71,7 +85,7 @@ def _needless(first: int, second: int, of_process: ProcessEvidence) -> ModuleSum
 
 
 def _place(layer: ModuleSummary, of_process: ProcessEvidence) -> str:
-    """Where a layer is called, or was made if a container calls it: that is called at the same place."""
+    """Where a layer is called; where it was created if a container calls it, as that has one place for all."""
     container = next((each for each in of_process.process.modules if each.id == layer.parent), None)
     is_own_call = container is not None and layer.called_place not in ("", container.called_place)
     return layer.called_place if is_own_call else layer.origin
@@ -81,4 +95,4 @@ def _is_trained(tensor: TensorSummary) -> bool:
     return tensor.is_stepped and tensor.has_changed
 
 
-CHECK: Final = Check("activations", "linear layers have something between them", _look, (MISSING,))
+CHECK: Final = Check("activations", "linear layers have something between them", _look, (MISSING, LINEAR))

@@ -1,4 +1,4 @@
-"""Every check, in the order in which they are told."""
+"""All checks, in the order of their reports."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ _GROUP: Final = "proxy_trace.checks"
 
 
 def all_checks() -> list[Check]:
-    """The checks that come with `proxy-trace`, and those of other packages, by the name of their entry point.
+    """The checks that come with `proxy-trace`, followed by those of other packages, sorted by entry point.
 
     Raises:
-        BadCheckError: if the check of a package cannot be loaded, is none, or has a name or a code that is taken.
+        BadCheckError: if a package's check cannot be loaded, is not a check, or reuses a name or code.
     """
     checks = list(CHECKS)
     names = {check.name for check in checks}
@@ -137,7 +137,7 @@ def all_checks() -> list[Check]:
             raise BadCheckError(point.name, point.value, "it is not a proxy_trace.checks.check.Check")
         taken = sorted(({check.name} & names) | {rule.code for rule in check.rules if rule.code in codes})
         if taken:
-            raise BadCheckError(point.name, point.value, f"{', '.join(taken)} is the name of another one")
+            raise BadCheckError(point.name, point.value, f"{', '.join(taken)} is already taken by another check")
         names.add(check.name)
         codes |= {rule.code for rule in check.rules}
         checks.append(check)
@@ -145,7 +145,7 @@ def all_checks() -> list[Check]:
 
 
 def all_rules(checks: Sequence[Check] | None = None) -> dict[str, Rule]:
-    """What the checks may find, by code; all checks by default."""
+    """The rules of the checks, by code; of all checks by default."""
     checks = all_checks() if checks is None else checks
     return {rule.code: rule for check in checks for rule in check.rules}
 
@@ -153,7 +153,7 @@ def all_rules(checks: Sequence[Check] | None = None) -> dict[str, Rule]:
 def run_checks(
     evidence: Evidence, checks: Sequence[Check], choice: Choice = EVERYTHING
 ) -> tuple[list[Finding], list[CheckResult]]:
-    """What checks find in a run, and what each of them says; those that have nothing to do with it are left out."""
+    """The findings of a run, and the result of each check; checks that do not apply are left out."""
     sights: list[tuple[Check, Sight]] = []
     for check in checks:
         try:
@@ -169,15 +169,15 @@ def run_checks(
     found = [finding for _, sight in sights for finding in sight.findings if chosen.has(finding)]
     values = fold_non_finite(found)
     folded = fold(values.remaining, rules)
-    # What is known already is left out with all that follows from it, of which the known findings do not tell.
-    told = in_order(folded.remaining, list(rules), {NON_FINITE.code})
-    told = [finding for finding in told if choice.has(finding)]
-    is_told = {(finding.code, finding.name) for finding in told}
+    # Known findings are removed only now, together with their consequences.
+    reported = in_order(folded.remaining, list(rules), {NON_FINITE.code})
+    reported = [finding for finding in reported if choice.has(finding)]
+    are_reported = {(finding.code, finding.name) for finding in reported}
     results = []
     for check, sight in sights:
         causes = [
             (finding, folded.cause_of(values.cause_of(finding))) for finding in sight.findings if chosen.has(finding)
         ]
-        of_check = [finding for finding, cause in causes if (cause.code, cause.name) in is_told]
+        of_check = [finding for finding, cause in causes if (cause.code, cause.name) in are_reported]
         results.append(result_of(check, sight, of_check))
-    return told, results
+    return reported, results

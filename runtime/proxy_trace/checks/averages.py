@@ -1,9 +1,8 @@
-"""Averages of models move with what they are the averages of.
+"""Checks that averages of models follow their models.
 
-A model whose name says that it is an average (`ema`, `target`, `averaged`, ...), which began with the values of another
-one that is trained, and is called while that trains, is to follow it. `p = 0.99 * p + 0.01 * q` in a loop only gives a
-variable a new value. And where only `parameters()` are averaged, batch norms keep the running statistics that they
-began with.
+A model should follow another one if its name says that it is an average (`ema`, `target`, `averaged`, ...), it began
+with the values of that model, and it is called while that trains. The loop body `p = 0.99 * p + 0.01 * q` only
+rebinds a variable. If only `parameters()` are averaged, batch norms keep their initial running statistics.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 OLD_STATISTICS: Final = Rule(
     "average-keeps-old-statistics",
     WARNING,
-    "Averages of models with the batch statistics of their beginning",
-    "A model has the parameters of another one by their names, no step changes them, and yet they change: it is an "
-    "average, or a copy. It was called in evaluation mode, and of its batch norms no running statistics have ever "
-    "changed, while those of the other model have. Or it is an `AveragedModel` beside which an `SWALR` sets the rate, "
-    "and it was called in evaluation mode alone: its statistics are those of the last weights, not of the average.",
-    "Copy the buffers with each update, `for a, b in zip(average.buffers(), model.buffers()): a.copy_(b)`; or call "
-    "`torch.optim.swa_utils.update_bn(loader, average)` before the evaluation.",
+    "Averages of models with outdated batch statistics",
+    "A model has the same parameter names as another one. No step changes them, and yet they change, so it is an "
+    "average or a copy. It was called in evaluation mode, but the running statistics of its batch norms never changed, "
+    "while those of the other model did. Or it is an `AveragedModel` with an `SWALR` schedule that was called only in "
+    "evaluation mode: its statistics belong to the last weights, not to the average.",
+    "Copy the buffers at each update, `for a, b in zip(average.buffers(), model.buffers()): a.copy_(b)`; or call "
+    "`torch.optim.swa_utils.update_bn(loader, average)` before evaluation.",
     "show {run} --kind update --name '*running_mean'",
     sources=(
         "https://github.com/CuriousAI/mean-teacher/issues/9",
@@ -44,7 +43,7 @@ _NAME: Final = re.compile(
 )
 _TYPES: Final = re.compile(r"AveragedModel|.*(EMA|Ema|MovingAverage).*|MeanTeacher")
 _OWNERS: Final = re.compile(r".*(EMA|Ema|MovingAverage)([^a-z].*)?|AveragedModel|MeanTeacher")
-"""What classes are called that keep an average; `Emacs` is none."""
+"""Names of classes that keep an average; `Emacs` is none."""
 _RATE_OF_AVERAGING: Final = "SWALR"
 _COUNT: Final = "n_averaged"
 _FEWEST_CALLS: Final = 5
@@ -69,7 +68,7 @@ def _look(evidence: Evidence) -> Sight | None:
                 of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
         for root in averages:
             if _stands_still(root.id, of_roots, of_process, tree, is_owned=root.id in owned):
-                reason = "by its name an average of a model that trains, but it never moved"
+                reason = "its name says that it is an average of a trained model, but it never changed"
                 rank = [of_process.process.rank]
                 findings.append(NEVER_UPDATED.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
     return Sight(findings, evidence.sampling_words) if is_any else None
@@ -83,9 +82,9 @@ def _stands_still(
     *,
     is_owned: bool,
 ) -> bool:
-    """Whether a model is what another one was at first, is called while that trains, and has never changed.
+    """Whether a model began as a copy of another one, is called while that trains, and has never changed.
 
-    One that an object keeps whose class is an average is called now and then, as for validation.
+    An average that is owned by an averaging object needs only occasional calls, as for validation.
     """
     own = of_roots.get(root, [])
     calls = of_process.training.roots.get(root)
@@ -107,7 +106,7 @@ def _stands_still(
 
 
 def _with_old_statistics(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The models whose parameters follow those of another one that trains, and whose batch statistics do not."""
+    """Models whose parameters follow another one that trains, while their batch statistics do not."""
     of_roots: dict[int, list[TensorSummary]] = {}
     for tensor in of_process.process.tensors:
         if not tensor.removed:
@@ -139,7 +138,7 @@ def _with_old_statistics(of_process: ProcessEvidence, tree: ModuleTree) -> list[
 
 
 def _with_statistics_of_last(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The averages of stochastic weight averaging that were evaluated, and never saw a batch in training mode."""
+    """Averages of stochastic weight averaging that were evaluated without a batch in training mode."""
     if not any(each.name == _RATE_OF_AVERAGING for each in of_process.training.schedulers.values()):
         return []
     found = []
@@ -153,20 +152,20 @@ def _with_statistics_of_last(of_process: ProcessEvidence, tree: ModuleTree) -> l
             if tree.root_of(each.module) == root.id and each.name.endswith(_STATISTICS) and not each.removed
         ]
         if statistics and not (calls.trained_calls or calls.blind_calls):
-            reason = "its running statistics are those of other weights than its own"
+            reason = "its running statistics belong to other weights"
             rank, numbers = [of_process.process.rank], [f"{len(statistics):,} buffers"]
             found.append(OLD_STATISTICS.finding(root.name, reason, rank, place=root.origin, evidence=numbers))
     return found
 
 
 def _relative_names(root: str, tensors: list[TensorSummary]) -> set[str]:
-    """The names of a model's tensors without its own, and without the count that `AveragedModel` keeps beside it."""
+    """The names of a model's tensors, relative to it, without the count that `AveragedModel` keeps."""
     names = (each.name for each in tensors if not each.name.endswith(f".{_COUNT}"))
     return {_relative(name, root) for name in names}
 
 
 def _relative(name: str, root: str) -> str:
-    """A name without that of its model; `AveragedModel(average)` calls its model `average`."""
+    """A name relative to its model; `AveragedModel(average)` calls its model `average`."""
     own = root.partition("(")[2].removesuffix(")") or root
     return name.removeprefix(f"{own}.")
 
@@ -175,5 +174,5 @@ def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-CHECK: Final = Check("averages", "averages of models move with them", _look, (NEVER_UPDATED, OLD_STATISTICS))
-"""Only present if a model is an average by its name or class, or keeps old batch statistics."""
+CHECK: Final = Check("averages", "averages of models follow them", _look, (NEVER_UPDATED, OLD_STATISTICS))
+"""Applies if a model is an average by its name or class, or keeps old batch statistics."""

@@ -1,12 +1,12 @@
-"""Samples of a batch are kept apart.
+"""Checks that the samples of a batch are kept apart.
 
-Recurrent layers and attention of PyTorch take `(sequence, batch, features)` unless they are made with
-`batch_first=True`; given `(batch, sequence, features)` they mix the samples and keep the places of a sequence apart.
-And a softmax over the first dimension makes the weights of a batch sum to 1, in place of those of a sample.
+PyTorch's recurrent layers and attention take `(sequence, batch, features)` unless they are created with
+`batch_first=True`. Given `(batch, sequence, features)`, they mix samples and keep the positions of a sequence apart.
+Similarly, a softmax over the first dimension makes the weights of a batch sum to 1 instead of those of a sample.
 
-Which dimension is that of the samples is told by sizes: it is the first of what a model is given and of what it puts
-out. If the other one is not there any more in what it puts out, it was the sequence. Calls in which both have one size
-say nothing, and all that do must agree.
+Sizes show which dimension is the batch: it is the first of the model's input and of its output. If the second
+dimension of the input is absent from the output, it was the sequence. Calls in which both have the same size show
+nothing; all others must agree.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _of_layers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The layers of one process that mix the samples, those that were made at one place together."""
+    """The layers of one process that mix samples, grouped by where they were created."""
     found: dict[str, list[tuple[str, MixSummary]]] = {}
     for module, mix in of_process.acts.sequences.items():
         if _is_mixed(mix):
@@ -94,4 +94,4 @@ def _is_mixed(mix: MixSummary) -> bool:
 
 
 CHECK: Final = Check("samples", "samples of a batch are kept apart", _look, (MIXED, OVER_BATCH))
-"""Only present if a layer takes the first dimension for the sequence, or a softmax goes over it."""
+"""Applies if a layer takes the first dimension as the sequence, or a softmax runs over it."""

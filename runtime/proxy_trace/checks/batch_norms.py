@@ -1,7 +1,7 @@
-"""The running statistics of batch norms settle, and those of frozen ones stay.
+"""Checks that running statistics of batch norms converge, and that those of frozen ones stay the same.
 
-PyTorch's `momentum` is the weight of the new batch: 0.1 by default. Other libraries have that of the old statistics
-(0.9, 0.99). With 0 the statistics stay what they were made with, with 0.9 and more they are those of the last batch.
+PyTorch's `momentum` is the weight of the new batch, 0.1 by default. In other libraries it is the weight of the old
+statistics (0.9, 0.99). With 0, the statistics keep their initial values; with 0.9 or more, they follow the last batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FROZEN_MOVES: Final = Rule(
     WARNING,
     "Running statistics of frozen batch norms that move",
     "The weight and the bias of a batch norm are frozen and did not change, but its running statistics did, between "
-    "at least five optimizer steps. The frozen weights were learnt with the old statistics.",
+    "at least five optimizer steps. The frozen weights were learned with the old statistics.",
     "Call `eval()` on the frozen part after each `model.train()`, or in a `train` method of the model.",
     "history {run} {name}",
     sources=("https://github.com/pgniewko/gt-pyg/issues/112",),
@@ -41,7 +41,7 @@ FROZEN_MOVES: Final = Rule(
 
 _LARGEST: Final = 0.9
 _FEWEST_MOVES: Final = 5
-"""More than a critic makes that is frozen for a few steps of what plays against it."""
+"""More moves than while a GAN's critic is frozen for the generator's steps."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -72,7 +72,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _frozen(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The batch norms of one process that are frozen and move, those of one root module together."""
+    """The frozen batch norms of one process whose statistics moved, grouped by root module."""
     if not any(each.steps for each in of_process.training.optimizers.values()):
         return []
     of_modules: dict[int, list[TensorSummary]] = {}
@@ -96,4 +96,4 @@ def _frozen(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
 
 
 CHECK: Final = Check("batch norms", "running statistics of batch norms settle", _look, (NEVER_SETTLES, FROZEN_MOVES))
-"""Only present if a model has batch norms."""
+"""Applies if a model has batch norms."""

@@ -1,4 +1,4 @@
-"""Every module was called."""
+"""Checks that every module was called."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _UNCALLED: Final = frozenset(
     {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "NonDynamicallyQuantizableLinear"}
 )
-"""Types of torch's that nobody calls: containers, and what `nn.MultiheadAttention` keeps its last projection in."""
+"""Types of torch that are never called: containers, and the last projection of `nn.MultiheadAttention`."""
 
 NEVER_CALLED: Final = Rule(
     "never-called",
@@ -38,8 +38,8 @@ UNCALLED: Final = Rule(
     "Modules never called, perhaps on purpose",
     "A module was never called, but training changed its parameters: another module uses them (tied weights, the "
     "projection of `nn.MultiheadAttention`), or they are used as plain tensors. Or it has no parameters, like a "
-    "dropout that fused attention performs itself. Or the module around it was never called either, and only other "
-    "parts of that are used. Or the run called no module at all and had no backward pass: it only created a model.",
+    "dropout that fused attention performs itself. Or the module around it was not called either, and only its other "
+    "parts are used. Or the run called no module and had no backward pass: it only created a model.",
 )
 
 
@@ -48,7 +48,7 @@ def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         process = of_process.process
-        # A process that only holds the model says nothing of it, unless there is no other.
+        # A process that only holds the model is not judged, unless there is no other.
         if process.module_calls or not (any_called or process.is_empty):
             findings += _never_called(of_process, tree, evidence)
     if evidence.is_quiet or not (any_called or findings):
@@ -57,7 +57,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _unseen(evidence: Evidence) -> list[str]:
-    """Which modules may have been called although the trace has no call of them."""
+    """Why some modules may have been called although the trace has no call of them."""
     uncalled = []
     for of_rank in evidence.of_rank.values():
         called = {module.name for process in of_rank for module in process.modules if module.calls}
@@ -77,11 +77,11 @@ def _unseen(evidence: Evidence) -> list[str]:
 
 
 def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evidence) -> list[Finding]:
-    """The topmost modules of which neither they nor anything below them was called, in any process of their rank.
+    """The topmost modules that were not called, nor anything below them, in any process of their rank.
 
-    Workers inherit models that another of them calls, or that only their parent shares out. What compiled code calls is
-    not seen: below a compiled module nothing is looked for, and compiled functions may call what has been trained. Of a
-    module whose calls go around the hooks, or that has such a one below it, nothing is said, only of what is below it.
+    A worker may inherit models that only its parent or another worker calls. Calls in compiled code are not seen, so
+    nothing below a compiled module is judged; and compiled functions may call whatever has been trained. A module whose
+    calls bypass the hooks is not judged, nor are the modules above it.
     """
     process = of_process.process
     of_rank = evidence.of_rank[process.rank]
@@ -95,7 +95,7 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
     roots = [
         root
         for root in tree.roots
-        # A model without anything registered works with what lies in plain containers, and that is called by itself.
+        # A model without registered parts keeps them in plain containers, and they are called directly.
         if not root.removed and (root.calls or tree.children(root) or root.id in with_state)
     ]
     if not process.module_calls:
@@ -119,7 +119,7 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
         below = [child for child in tree.children(module) if not child.removed]
         is_own = module.id in trained or tree.is_root(module)
         if module.is_compiled or (process.calls_compiled_functions and is_own and module.id not in called):
-            continue  # What is called in compiled code is not seen.
+            continue  # Calls in compiled code are not seen.
         if module.id in called or module.id in above_unseen:
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
@@ -127,7 +127,7 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
             if not _is_around_called(module, tree):
                 rule, reason = (
                     UNCALLED,
-                    "neither it nor the module around it was called; only other parts of that are used",
+                    "neither it nor the module around it was called; only other parts of the latter are used",
                 )
             elif module.id in trained:
                 rule, reason = UNCALLED, "its parameters were updated: another module uses them, or provides them"
@@ -142,13 +142,13 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
 
 
 def _is_around_called(module: ModuleSummary, tree: ModuleTree) -> bool:
-    """Whether the module around one, containers aside, was called itself, so that its `forward` left this one out."""
+    """Whether the nearest module around one, except containers, was called, so that its `forward` skipped this one."""
     above = [each for each in tree.upwards(module.id) if each.id != module.id and each.type not in _UNCALLED]
     return not above or bool(above[0].calls) or not above[0].calls_seen
 
 
 def _names_of_updated(process: ProcessSummary) -> set[str]:
-    """The modules that have parameters of their own which training has changed."""
+    """The modules whose own parameters training has changed."""
     updated = {tensor.module for tensor in process.tensors if tensor.has_changed and not tensor.is_buffer}
     return {module.name for module in process.modules if module.id in updated}
 

@@ -1,4 +1,4 @@
-"""What a check is, and what it says."""
+"""The parts of a check, and its result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LEFT_OUT: Final = "left out"
 
 
 class Sight(NamedTuple):
-    """What a check saw.
+    """What a check saw of a run.
 
     Attributes:
-        findings: what it found, notes among it.
-        unseen: what it could not look at, and why, in a few words each.
-        has_looked: whether there was anything at all that it could look at.
-        is_doubtful: whether what it could not look at is reason enough not to say that nothing looks wrong.
+        findings: what it found, including notes.
+        unseen: what it could not examine, and why, in a few words each.
+        has_looked: whether there was anything to examine.
+        is_doubtful: whether what it could not examine forbids the conclusion that nothing looks wrong.
     """
 
     findings: Sequence[Finding] = ()
@@ -38,14 +38,14 @@ class Sight(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Something to look for.
+    """A check.
 
     Attributes:
         name: one word.
-        meaning: what is so if the check has passed, as a sentence without its full stop.
-        look: looks at a run; None for one that the check has nothing to do with.
-        rules: what it may find. Several checks may share one.
-        is_of_model: whether it is about what the program did, and not about the trace.
+        meaning: what holds if it passes, as a sentence without a full stop.
+        look: examines a run; returns None if the check does not apply.
+        rules: its possible findings. Checks may share a rule.
+        is_of_model: whether it is about the program rather than the trace.
     """
 
     name: str
@@ -56,16 +56,16 @@ class Check(NamedTuple):
 
 
 class CheckResult(msgspec.Struct):
-    """What a check said of a run.
+    """The result of a check for a run.
 
     Attributes:
-        name: which check.
-        state: "passed", "finding", "not checked", or "left out" if all that it found is known already, or ignored.
-        meaning: what is so of what was looked at, if it passed.
-        unseen: what was not looked at, and why. Of a check that passed, or found something, all else was.
-        is_of_model: whether it is about what the program did, and not about the trace.
-        is_doubtful: whether what was not looked at is reason enough not to say that nothing looks wrong.
-        left_out: how many findings were left out.
+        name: the check.
+        state: "passed", "finding", "not checked", or "left out" if all findings are known already or ignored.
+        meaning: what holds for what was examined, if it passed.
+        unseen: what was not examined, and why. If the check passed or found something, all else was examined.
+        is_of_model: whether the check is about the program rather than the trace.
+        is_doubtful: whether what was not examined forbids the conclusion that nothing looks wrong.
+        left_out: the number of findings left out.
     """
 
     name: str
@@ -78,7 +78,7 @@ class CheckResult(msgspec.Struct):
 
 
 def result_of(check: Check, sight: Sight, told: Sequence[Finding]) -> CheckResult:
-    """What a check says, if some of its findings are told: by themselves, or as evidence of others."""
+    """The result of a check, if `told` are its findings that are reported, as such or as evidence of others."""
     if any(finding.severity != NOTE for finding in told):
         state = FINDING
     elif any(finding.severity != NOTE for finding in sight.findings):

@@ -1,4 +1,4 @@
-"""Which findings are told: chosen by code, and less those that are known already."""
+"""Selects the findings to report: by code, and without those already known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "pyproject.toml"
 _LARGEST: Final = 1 << 26
-"""How many bytes of a file of settings, or of known findings, are read: 64 MB."""
+"""The most bytes of a settings or baseline file that are read: 64 MB."""
 
 
 class _Settings(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,19 +37,19 @@ class _Project(msgspec.Struct):
 
 
 class KnownFinding(msgspec.Struct, frozen=True):
-    """A finding of an earlier run that is not to be told again. Step, place and ranks may differ the next time."""
+    """A finding of an earlier run that is not reported again. Its step, place and ranks may differ."""
 
     code: str
     name: str
 
 
 class Choice(NamedTuple):
-    """Which findings are told.
+    """Which findings are reported.
 
     Attributes:
-        select: globs of the codes that are told; none for all.
-        ignore: globs of those that are not.
-        known: findings that are not told, since they are known already.
+        select: globs of codes to report; all if empty.
+        ignore: globs of codes not to report.
+        known: known findings, which are not reported.
     """
 
     select: Sequence[str] = ()
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
     known: frozenset[KnownFinding] = frozenset()
 
     def has(self, finding: Finding) -> bool:
-        """Whether a finding is told."""
+        """Whether a finding is reported."""
         return (
             (not self.select or _matches(finding.code, self.select))
             and not _matches(finding.code, self.ignore)
@@ -65,12 +65,12 @@ class Choice(NamedTuple):
         )
 
     def with_known(self) -> Choice:
-        """The same choice, but what is known already is told again."""
+        """The same choice, but with known findings reported."""
         return self._replace(known=frozenset())
 
 
 EVERYTHING: Final = Choice()
-"""Every finding is told."""
+"""Reports every finding."""
 
 
 def read_choice(
@@ -80,19 +80,19 @@ def read_choice(
     baseline: Path | None = None,
     directory: Path | None = None,
 ) -> Choice:
-    """What options choose, or else the `pyproject.toml` of the directory, or of the nearest one above that has one.
+    """The choice by options, or else by the nearest `pyproject.toml` in the directory or above.
 
     Args:
-        codes: those that there are.
-        select: in place of the file's, if given.
+        codes: all existing codes.
+        select: replaces the file's setting, if given.
         ignore: likewise.
         baseline: likewise.
-        directory: the working directory by default.
+        directory: where the search begins; the working directory by default.
 
     Raises:
-        BadConfigurationError: if the file has settings that are none.
-        UnknownCodeError: if a code or a glob meets none that there is.
-        BadBaselineError: if the known findings cannot be read.
+        BadConfigurationError: if the file has unknown or wrong settings.
+        UnknownCodeError: if a code or glob matches no existing code.
+        BadBaselineError: if the baseline cannot be read.
     """
     above = (directory or Path.cwd()).resolve()
     file = next((each / _FILE for each in (above, *above.parents) if (each / _FILE).is_file()), None)
@@ -109,14 +109,14 @@ def read_choice(
 
 
 def baseline_of(findings: Iterable[Finding]) -> bytes:
-    """The file that makes these findings known: JSON, a line for each."""
+    """The content of a baseline file with these findings: JSON, one line each."""
     known = sorted({(finding.code, finding.name) for finding in findings})
     lines = [msgspec.json.encode(KnownFinding(*each)) for each in known]
     return b"[" + b",".join(b"\n  " + line for line in lines) + b"\n]\n"
 
 
 def is_baseline(file: Path) -> bool:
-    """Whether a file holds known findings, and may be replaced by others."""
+    """Whether a file is a baseline, and may thus be overwritten."""
     try:
         _known_findings(file)
     except BadBaselineError:

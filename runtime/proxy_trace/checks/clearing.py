@@ -1,12 +1,11 @@
-"""Gradients were cleared between the steps of an optimizer.
+"""Checks that gradients were cleared between the steps of an optimizer.
 
-Without `optimizer.zero_grad()` each backward pass adds to the gradients that the last step took, and the steps follow
-the sum of all gradients so far: the loss falls for a while, slowly or unevenly, and nothing is raised.
+Without `optimizer.zero_grad()`, each backward pass adds to the gradients that the last step used, and steps follow the
+sum of all gradients so far: the loss falls for a while, slowly or unevenly, without an error.
 
-The trace tells of each step whether the gradient of one of its parameters was neither missing nor zero when any of the
-backward passes for it began. Clearing after a step, before the next backward pass, or only every few steps with
-several backward passes in between are all seen as such. Where gradients are not on the CPU, and are not set to None,
-their values are not read.
+For each step, the trace says whether one of its gradients was neither missing nor zero whenever a backward pass for it
+began. This recognises all ways of clearing: after a step, before the next backward pass, or once per several
+accumulated passes.
 """
 
 from __future__ import annotations

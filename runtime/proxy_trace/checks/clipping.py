@@ -1,7 +1,7 @@
-"""Gradients were clipped between the backward pass and the step.
+"""Checks that gradients were clipped between the backward pass and the step.
 
-What clips by the norm (`torch.nn.utils.clip_grad_norm_`) changes gradients in place and raises nothing where there are
-none. Nothing is said of gradients that are clipped by value, or by hand.
+Clipping by norm (`torch.nn.utils.clip_grad_norm_`) changes gradients in place, and raises no error if there are none.
+Clipping written by hand is not observed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BEFORE_BACKWARD: Final = Rule(
     "clip-before-backward",
     ERROR,
     "Gradients clipped before the backward pass",
-    "At one place parameters were given to be clipped, and none of them ever had a gradient then, though optimizers "
-    "stepped with gradients of theirs: the backward pass comes later.",
+    "At one place, parameters were passed to be clipped, but none of them ever had a gradient at that time, although "
+    "optimizers stepped with gradients of theirs: the backward pass comes later.",
     "Clip between `backward()` and `step()`.",
     "show {run} --kind clip,backward,optimizer_step",
     sources=("https://discuss.pytorch.org/t/proper-way-to-do-gradient-clipping/191",),
@@ -48,8 +48,8 @@ AGAIN: Final = Rule(
     "clip-per-microbatch",
     WARNING,
     "Gradients clipped before they are complete",
-    "At one place, gradients were clipped, the next backward pass added to them, and they were clipped once more, "
-    "before an optimizer stepped: in at least a third of all times, and at least twice. Each time what came first is "
+    "At one place, gradients were clipped, the next backward pass added to them, and they were clipped again before an "
+    "optimizer stepped: in at least a third of all times, and at least twice. Each time, the earlier gradients are "
     "scaled down again, so the last of the accumulated batches counts most.",
     "Clip once, right before `optimizer.step()`.",
     "show {run} --kind clip,backward,optimizer_step",
@@ -63,7 +63,7 @@ OTHERS: Final = Rule(
     WARNING,
     "Clipping of parameters that the step does not update",
     "After gradients were clipped at one place, at least twice and every time, the optimizers that stepped before the "
-    "next backward pass had none of these parameters: what they stepped with was not clipped. Limits of a million and "
+    "next backward pass had none of these parameters, so their gradients were not clipped. Limits of a million and "
     "more, which only measure the norm, are not reported.",
     "Clip the parameters of the network whose optimizer steps.",
     "show {run} --kind clip,optimizer_step",

@@ -1,13 +1,13 @@
-"""Training sees the data that it is meant to see, in an order that changes.
+"""Checks that training sees all data, in an order that changes.
 
 | the loader | code |
 | --- | --- |
-| was begun anew for each step, and gave its first batch, in a fixed order | same-batch |
-| draws its order, and drew the same one in each iteration: the generator was seeded anew, or nobody called \
-`set_epoch` | same-order |
-| has several workers, and all but one of their batches had the values of the one before | equal-worker-streams |
+| is restarted for each step and yields its first batch, in a fixed order | same-batch |
+| shuffles, but has the same order in each iteration: the seed was set again, or `set_epoch` was not called \
+| same-order |
+| has several workers whose batches are equal | equal-worker-streams |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
-| keeps all samples in a tensor, and changed that in each iteration while it gave some | data-set-changes |
+| stores all samples in a tensor that it changes in each iteration | data-set-changes |
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ WITHOUT_WEIGHT: Final = Rule(
     "samples-without-weight",
     ERROR,
     "Samples that are never drawn",
-    "A `WeightedRandomSampler` of a loader has fewer weights than the data set has samples. It draws from the first "
-    "samples alone, as many as it has weights; the others are never seen.",
-    "Give it a weight for each sample: `class_weights[labels]`, not one for each class.",
+    "A loader's `WeightedRandomSampler` has fewer weights than the data set has samples. It draws only from the first "
+    "samples, as many as it has weights; the others are never seen.",
+    "Pass one weight per sample, `class_weights[labels]`, not one per class.",
     "show {run} --kind loading",
     sources=("https://github.com/deep-voice/soundbay/pull/49",),
 )
@@ -72,8 +72,8 @@ CHANGES: Final = Rule(
     WARNING,
     "Data sets that change with each epoch",
     "In all iterations over a loader that trains, and at least three, the data set changed a floating-point tensor in "
-    "place while it gave samples. The tensor has a row for each sample: what was normalised or augmented in place is "
-    "normalised or augmented once more in the next epoch.",
+    "place while it returned samples. The tensor has one row per sample, so samples that are normalised or augmented "
+    "in place are normalised or augmented again in the next epoch.",
     "Compute a new tensor in `__getitem__`, `(x - mean) / std`, or change a copy: `x = self.data[index].clone()`.",
     "show {run} --kind loading",
     sources=("https://github.com/facebookresearch/pycls/pull/21",),
@@ -102,7 +102,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
-    """The rule that a loader breaks, what is said of it, and the numbers."""
+    """The rule that a loader breaks, the reason, and the numbers; None if it breaks none."""
     last, earlier = loader.last, loader.last.count - 1
     if last.first_only >= _FEWEST_FIRST and _is_most(last.first_only, earlier) and loader.trained == loader.calls > 0:
         return (
@@ -122,7 +122,7 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     if last.trains and last.changed_samples >= _FEWEST_CHANGES and last.changed_samples >= earlier:
         return (
             CHANGES,
-            "its data set changed the samples that it keeps",
+            "its data set changed its stored samples",
             f"in {last.changed_samples:,} of {earlier:,} epochs",
         )
     runs = last.given - last.same_batch
@@ -146,4 +146,4 @@ CHECK: Final = Check(
     _look,
     (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
 )
-"""Only present if batches came from a `DataLoader`."""
+"""Applies if batches came from a `DataLoader`."""

@@ -1,10 +1,10 @@
-"""Dropout follows the mode of its module.
+"""Checks that dropout follows the mode of its module.
 
-`torch.nn.functional.dropout` takes `training=True` by default, whatever the mode of the module that calls it: without
-`training=self.training` it drops in evaluation, too. So does `scaled_dot_product_attention` with a `dropout_p` that is
-the same in both modes, and an `nn.Dropout` that is made in `forward`, as a new module is in training mode. The first
-calls of each model in evaluation mode are looked at. A call of `dropout` that says `training=True`, and a dropout
-module that was put into training mode, are taken for meant.
+`torch.nn.functional.dropout` has `training=True` by default, regardless of the module's mode: without
+`training=self.training`, it drops in evaluation too. So does `scaled_dot_product_attention` with a constant
+`dropout_p`, and an `nn.Dropout` created in `forward`, because a new module is in training mode. The first evaluation
+calls of each model are examined. Dropout with `training=True`, and a dropout module that was put into training mode,
+are assumed to be on purpose.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No process ended by an exception."""
+"""Checks that no process ended with an exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDED: Final = Rule(
 
 
 def _look(evidence: Evidence) -> Sight:
-    """Of a process that left no end the check of the files tells."""
+    """Processes without an end record are left to the check of files."""
     by_error: dict[tuple[str, int], Finding] = {}
     for process in evidence.processes:
         _, _, error = process.end.partition(" ")
@@ -44,4 +44,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(list(by_error.values()), unseen, has_looked=unproxied + endless < processes)
 
 
-CHECK: Final = Check("end", "no process ended by an exception", _look, (ENDED,), is_of_model=False)
+CHECK: Final = Check("end", "no process ended with an exception", _look, (ENDED,), is_of_model=False)

@@ -1,4 +1,4 @@
-"""What the checks look at: the sums of all processes, and how the ranks compare."""
+"""The input of the checks: the summaries of all processes, and the comparison of ranks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NO_TRAINING: Final = "no training was traced"
 
 
 def is_recorded(module: ModuleSummary) -> bool:
-    """Whether the calls of a module and the updates of its parameters are recorded at all, at its level."""
+    """Whether the level of a module records its calls and the updates of its parameters."""
     return module.level in RECORDED_LEVELS
 
 
 def is_sampled(module: ModuleSummary) -> bool:
-    """Whether some steps were not recorded, so that what the trace lacks may have happened all the same."""
+    """Whether some steps were not recorded, so that the trace may lack things that happened."""
     return module.every > 1 or module.is_cut_short
 
 
@@ -33,12 +33,12 @@ class Evidence:
     """A run, read to its end.
 
     Attributes:
-        of_processes: what the processes recorded.
-        damaged: the files from which nothing can be read.
-        world_size: how many ranks the run says that it has.
-        comparison: how the ranks compare; None if that is not known.
-        not_compared: why it is not.
-        against: how the run deviates from a good one; None if it was compared with none.
+        of_processes: the evidence of each process.
+        damaged: the unreadable files.
+        world_size: how many ranks the run has, by its own account.
+        comparison: how the ranks compare; None if unknown.
+        not_compared: why it is unknown.
+        against: how the run deviates from a good one; None if it was not compared.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Evidence:
 
     @cached_property
     def processes(self) -> list[ProcessSummary]:
-        """The sums of the processes."""
+        """The summaries of the processes."""
         return [of_process.process for of_process in self.of_processes]
 
     @cached_property
@@ -69,12 +69,12 @@ class Evidence:
 
     @cached_property
     def modules(self) -> list[ModuleSummary]:
-        """The modules of all processes, those that were taken out aside."""
+        """The modules of all processes, without removed ones."""
         return [module for process in self.processes for module in process.modules if not module.removed]
 
     @cached_property
     def parameters(self) -> list[TensorSummary]:
-        """The parameters of all processes that have elements, those that were taken out aside."""
+        """The non-empty parameters of all processes, without removed ones."""
         return [
             tensor
             for process in self.processes
@@ -88,7 +88,7 @@ class Evidence:
         return [ModuleTree(process.modules) for process in self.processes]
 
     def unseen_training(self, what: str) -> list[str]:
-        """Why there is no record of an optimizer, or of a loss, as `what` says."""
+        """Why there is no record of `what`: "an optimizer", "a loss"."""
         return self.level_words or [f"no record of {what}"]
 
     @cached_property
@@ -101,12 +101,12 @@ class Evidence:
 
     @cached_property
     def is_quiet(self) -> bool:
-        """Whether no module has a level that records calls and updates."""
+        """Whether the levels of all modules record neither calls nor updates."""
         return bool(self.modules) and not any(map(is_recorded, self.modules))
 
     @cached_property
     def level_words(self) -> list[str]:
-        """That some modules have a level that does not record calls, gradients and updates."""
+        """Says which modules have a level that records no calls, gradients or updates; empty if none."""
         quiet = sum(not is_recorded(module) for module in self.modules)
         if not quiet:
             return []
@@ -114,7 +114,7 @@ class Evidence:
 
     @cached_property
     def sampling_words(self) -> list[str]:
-        """That some steps are not recorded."""
+        """Says that some steps are not recorded; empty if all are."""
         if any(module.every > 1 for module in self.modules):
             return ["only a sample of the steps is recorded"]
         is_cut_short = any(module.is_cut_short for module in self.modules)
@@ -122,7 +122,7 @@ class Evidence:
 
     @cached_property
     def compiled_words(self) -> list[str]:
-        """That in compiled code no calls of modules are seen."""
+        """Says that no calls of modules are seen in compiled code; empty without compiled code."""
         runs_compiled = any(module.is_compiled for module in self.modules) or any(
             process.calls_compiled_functions for process in self.processes
         )
@@ -130,7 +130,7 @@ class Evidence:
 
     @cached_property
     def device_words(self) -> list[str]:
-        """That some parameters are on an accelerator, whose values are not read at once."""
+        """Says how many parameters are on an accelerator, whose values are not read at once; empty if none."""
         tensors = [
             each for process in self.processes for each in process.tensors if not (each.removed or each.is_buffer)
         ]
@@ -139,7 +139,7 @@ class Evidence:
 
     @cached_property
     def watching_words(self) -> list[str]:
-        """That some parameters and buffers are not watched."""
+        """Says how many parameters and buffers are not watched; empty if all are."""
         tensors = [tensor for process in self.processes for tensor in process.tensors if not tensor.removed]
         unwatched = sum(not tensor.watched for tensor in tensors)
         return [f"{of(unwatched, len(tensors), 'tensor')} not watched"] if unwatched else []

@@ -1,4 +1,4 @@
-"""The trace is whole: no file breaks off, or has lines that cannot be read."""
+"""Checks that the trace is complete: no file is truncated or has unreadable lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INCOMPLETE: Final = Rule(
     WARNING,
     "Incomplete trace files",
     "A trace file has no end, is truncated within a line, or has unreadable lines: the process was killed, is still "
-    "running, or somebody changed the file. Everything readable was used.",
+    "running, or the file was changed. Everything readable was used.",
     "If the program has ended, check whether it was killed (out of memory, a time limit) and whether the disk is full.",
     "show {run} --kind run_end,problem",
 )
@@ -46,7 +46,7 @@ def _incomplete(process: ProcessSummary) -> list[Finding]:
         kinds = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(process.unknown.items()))
         reasons.append(f"records of unknown kinds left out, perhaps from a newer version: {kinds}")
     if process.surplus:
-        reasons.append(f"{process.surplus:,} definitions and non-finite values left out: there are more than are kept")
+        reasons.append(f"{process.surplus:,} definitions and non-finite values left out: they exceed the limits")
     return [INCOMPLETE.finding(process.file, reason, [process.rank]) for reason in reasons]
 
 

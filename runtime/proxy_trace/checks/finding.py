@@ -1,4 +1,4 @@
-"""What looks wrong in a run, or is worth knowing: what the checks find."""
+"""Findings: what looks wrong in a run, or is worth knowing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 ERROR: Final = "error"
 WARNING: Final = "warning"
 NOTE: Final = "note"
-"""How bad a finding is: this is wrong; this looks wrong; this is worth knowing."""
+"""Severities: this is wrong; this looks wrong; this is worth knowing."""
 
 _SEVERITIES: Final = (ERROR, WARNING, NOTE)
 
@@ -21,20 +21,20 @@ class Finding(msgspec.Struct):
     """One thing that looks wrong, or is worth knowing.
 
     Attributes:
-        code: which rule it is a finding of, such as "never-updated"; `proxy-trace explain` tells what it means.
+        code: the rule, such as "never-updated"; `proxy-trace explain` describes it.
         severity: "error", "warning" or "note".
         name: the module, parameter, optimizer, file or exception; "prefix.*" stands for everything below a module.
-        reason: why this is reported, the same words for all findings of one sort.
-        ranks: the ranks it was found in.
+        reason: why this is reported; the same words for all findings of a kind.
+        ranks: the ranks in which it was found.
         names: how many names `name` stands for.
-        step: the optimizer steps that had ended when it happened, if it happened at a time.
-        time_us: when it happened, likewise, since the start of the first process.
-        place: where, as "file:line", if that is known.
-        trail: what made a non-finite output, what made that, and so on, back to what other modules put out.
+        step: the number of optimizer steps that had ended by then; None if it belongs to no time.
+        time_us: its time since the start of the first process, likewise.
+        place: "file:line", or "" if unknown.
+        trail: the origin of a non-finite output, the origin of that, and so on, back to outputs of other modules.
         evidence: the numbers behind it, in a few words each.
-        remedy: what to do about it; "" where nothing need be done.
-        concerns: the parameters and modules that it is the cause of what becomes of, "prefix.*" for all below a module;
-            empty if that is all there are.
+        remedy: what to do about it; "" if nothing.
+        concerns: the parameters and modules whose findings it can explain, "prefix.*" for all below a module; empty for
+            all.
     """
 
     code: str
@@ -53,9 +53,9 @@ class Finding(msgspec.Struct):
 
 
 def grouped(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
-    """The findings of each severity and rule, in the order in which they are told.
+    """The findings of each severity and rule, in report order.
 
-    A finding that explains a graver one is as grave as that, whatever its rule says.
+    A finding that explains a more severe one has that severity, whatever its rule says.
     """
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
@@ -64,12 +64,12 @@ def grouped(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]
 
 
 def in_order(findings: Iterable[Finding], codes: Sequence[str], single: Collection[str]) -> list[Finding]:
-    """Findings in the order in which they are told: the gravest first, then by rule, single ones by time.
+    """Findings in report order: by severity, then by rule; those of `single` rules by time.
 
     Args:
-        findings: what was found in all ranks. The same in several ranks becomes one.
+        findings: the findings of all ranks. The same finding in several ranks becomes one.
         codes: the codes of the rules in their order.
-        single: the codes of those whose findings stay single: each rank has its own time.
+        single: codes whose findings are not merged, because each rank has its own time.
     """
     findings = list(findings)
     timed = [finding for finding in findings if finding.code in single]
@@ -80,10 +80,10 @@ def in_order(findings: Iterable[Finding], codes: Sequence[str], single: Collecti
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:
-    """The same finding in several ranks as one, at its first place."""
+    """Merge the same finding in several ranks into one, at its first place."""
     merged: dict[tuple[str, str, str, int | None], Finding] = {}
     for finding in findings:
-        # What has a time of its own in each rank, as a problem of tracing has, is one all the same.
+        # A finding with a time, such as a tracing problem, is the same in all ranks although their times differ.
         key = (finding.code, finding.name, finding.reason, None if finding.time_us is not None else finding.step)
         first = merged.get(key)
         if first is None:

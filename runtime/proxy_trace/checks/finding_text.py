@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def message_of(finding: Finding) -> str:
-    """What was found, with its evidence and what to do."""
+    """What was found, the evidence, and the remedy."""
     step = f", at step {finding.step:,}" if finding.step is not None else ""
     found = f"{finding.name}: {finding.reason}{step}"
     return ". ".join(part.rstrip(".") for part in (found, *finding.evidence, finding.remedy) if part) + "."

@@ -1,4 +1,4 @@
-"""Puts what was found under its cause: one cause is one finding, and what follows from it is its evidence."""
+"""Merges findings with their cause: each cause is one finding, and its consequences are its evidence."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 
 class Folded(NamedTuple):
-    """Findings by their causes.
+    """Findings, merged by cause.
 
     Attributes:
-        remaining: those that nothing explains, in their order.
-        causes: by the `id` of one that is explained, the remaining one that is its cause.
+        remaining: the findings that none explains, in order.
+        causes: for each explained finding, by `id`, the remaining finding that is its cause.
     """
 
     remaining: list[Finding]
     causes: dict[int, Finding]
 
     def cause_of(self, finding: Finding) -> Finding:
-        """The finding under which one is told: its cause, or itself."""
+        """The finding in which `finding` is reported: its cause, or itself."""
         return self.causes.get(id(finding), finding)
 
 
 def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> Folded:
-    """Leave out what another finding explains.
+    """Remove the findings that another one explains.
 
-    A finding explains another one if its rule says so (`Rule.explains`), it was found in the same ranks, and it
-    concerns what the other one is about. It becomes as grave as what it explains, and names that among its evidence.
+    A finding explains another if its rule says so (`Rule.explains`), it was found in the same ranks, and it concerns
+    the other's name. It takes over the severity of what it explains, and names that in its evidence.
 
     Args:
-        findings: what was found, in any order; those that remain are changed.
+        findings: the findings, in any order; the remaining ones are changed.
         rules: by code.
 
     Returns:
-        What remains, in the same order, and the causes of the others.
+        The remaining findings, in the same order, and the causes of the others.
     """
     causes = sorted(findings, key=lambda each: -_reach(each.code, rules))
     explained: dict[int, Finding] = {}
@@ -60,7 +60,7 @@ def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> Folded:
         while id(cause) in explained and id(cause) not in seen:
             seen.add(id(cause))
             cause = explained[id(cause)]
-        if id(cause) in explained:  # Both explain each other, which rules are not to say.
+        if id(cause) in explained:  # A cycle, which rules should not have.
             remaining.append(finding)
             continue
         roots[id(finding)] = cause
@@ -72,7 +72,7 @@ def fold(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> Folded:
 
 
 def _reach(code: str, rules: Mapping[str, Rule]) -> int:
-    """How much a rule explains: of two causes, the one that explains the other comes first."""
+    """How many rules a rule explains. Of two causes, the one that explains the other comes first."""
     rule = rules.get(code)
     return len(rule.explains) if rule is not None else 0
 
@@ -85,6 +85,6 @@ def _explains(cause: Finding, finding: Finding, rules: Mapping[str, Rule]) -> bo
 
 
 def _covers(prefix: str, name: str) -> bool:
-    """Whether a name is another one, or below it; both may end in ".*"."""
+    """Whether `name` equals `prefix` or lies below it; both may end in ".*"."""
     prefix, name = prefix.removesuffix(".*"), name.removesuffix(".*")
     return name == prefix or name.startswith(f"{prefix}.")

@@ -1,6 +1,6 @@
-"""Parameters that were to be frozen are frozen.
+"""Checks that parameters which the script freezes are frozen.
 
-`parameter.require_grad = False` and `module.requires_grad = False` make a new attribute, and freeze nothing.
+`parameter.require_grad = False` and `module.requires_grad = False` create a new attribute, and freeze nothing.
 """
 
 from __future__ import annotations

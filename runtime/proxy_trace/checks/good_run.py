@@ -1,4 +1,4 @@
-"""The run has what a good run of the same script had."""
+"""Checks that the run has everything that a good run of the same script had."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WORDS: Final = {
     facts.INPUT: "its values",
     facts.CONFIGURATION: "setting of torch",
 }
-"""What of a name a difference is about."""
+"""What a difference is about, in addition to its name."""
 
 _NAMED: Final = {
     facts.OPTIMIZER: "optimizer {}",
@@ -46,7 +46,7 @@ _NAMED: Final = {
     facts.NON_FINITE: "non-finite {}",
     facts.RUN: "the run",
 }
-"""What is called by more than its name."""
+"""Names that need a phrase around them."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -57,13 +57,15 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _finding(of_rank: OfRank) -> Finding:
-    told, rank = of_rank
-    name = _NAMED.get(told.kind, "{}").format(told.name)
-    what = ", ".join(part for part in (_WORDS.get(told.kind, ""), told.aspect) if part)
-    at = f" at {told.place_there}" if told.place_there and not told.place else ""
-    reason = f"{f'{what}: ' if what else ''}{told.here}; in the good run {told.there}{at}"
-    further = [f"likewise or in consequence: {told.further:,} more"] if told.further else []
-    return _DIFFERS.finding(name, reason, [rank], told.names, step=told.step, place=told.place, evidence=further)
+    deviation, rank = of_rank
+    name = _NAMED.get(deviation.kind, "{}").format(deviation.name)
+    what = ", ".join(part for part in (_WORDS.get(deviation.kind, ""), deviation.aspect) if part)
+    at = f" at {deviation.place_there}" if deviation.place_there and not deviation.place else ""
+    reason = f"{f'{what}: ' if what else ''}{deviation.here}; in the good run {deviation.there}{at}"
+    further = [f"likewise or in consequence: {deviation.further:,} more"] if deviation.further else []
+    return _DIFFERS.finding(
+        name, reason, [rank], deviation.names, step=deviation.step, place=deviation.place, evidence=further
+    )
 
 
 CHECK: Final = Check("good run", "nothing is missing that the good run had", _look, (_DIFFERS,))

@@ -1,4 +1,4 @@
-"""No gradient had a NaN or an infinity, and none an infinite norm."""
+"""Checks that no gradient had a NaN, an infinity, or an infinite norm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _look(evidence: Evidence) -> Sight:
-    """Level WARNING has the first non-finite elements, but neither norms nor a word on what was looked at."""
+    """Level WARNING records the first non-finite elements, but no norms, nor what was examined."""
     findings = [*find_non_finite(evidence, "gradient"), *find_overflows(evidence, events.Gradient)]
     if any(tensor.gradients for process in evidence.processes for tensor in process.tensors):
         return Sight(findings, [*evidence.level_words, *evidence.sampling_words, *evidence.watching_words])

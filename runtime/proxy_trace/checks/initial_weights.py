@@ -1,9 +1,8 @@
-"""Layers pass on about as much as they are given.
+"""Checks that initial weights keep the scale of their input.
 
-A layer of `n` inputs whose weights have the mean square `s` gives what it is given times the root of `n * s`. The
-initialisations of PyTorch keep that between a half and one and a half. Where four layers and more multiply by four
-each, gradients are thousands of times too large at the first step; where each leaves less than a fifth, next to nothing
-arrives.
+A layer with `n` inputs whose weights have mean square `s` multiplies the scale of its input by `sqrt(n * s)`. PyTorch's
+initialisations keep this factor between 0.5 and 1.5. If four or more layers have a factor of at least 4, gradients
+are thousands of times too large at the first step. If each has a factor of at most 0.2, almost nothing passes through.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _judge(optimizer: OptimizerSummary, of_process: ProcessEvidence, place: str, values: LossValues) -> list[Finding]:
-    """What the initial weights of the parameters of one optimizer have led to."""
+    """Findings about the initial weights of one optimizer's parameters."""
     modules = {module.id: module for module in of_process.process.modules}
     own = optimizer.tensors
     weights = [each for each in of_process.process.tensors if each.id in own and not each.removed and each.has_changed]
@@ -56,7 +55,7 @@ def _judge(optimizer: OptimizerSummary, of_process: ProcessEvidence, place: str,
     large = [each for each in layers if _factor(each) >= _LARGE]
     has_norm = any(_NORMALISATION.match(module.type) and module.calls for module in modules.values())
     if len(large) >= _FEWEST_LAYERS and optimizer.first_gradient >= _LARGE_GRADIENT and not has_norm:
-        numbers = [f"{len(large):,} layers multiply by {_factor(large[0]):.3g} and more at first"]
+        numbers = [f"{len(large):,} layers multiply their input by {_factor(large[0]):.3g} or more at first"]
         numbers.append(f"largest element of the first gradients {optimizer.first_gradient:.3g}")
         reason = "its first gradients were too large by orders of magnitude"
         return [EXPLODING.finding(optimizer.name, reason, rank, place=place, evidence=numbers)]
@@ -73,11 +72,11 @@ def _judge(optimizer: OptimizerSummary, of_process: ProcessEvidence, place: str,
         return []
     numbers = [f"it passes on {_factor(found[0]):.2g} of its input at first"]
     numbers.append(f"loss {values.first[0]:.4g} at first, {sum(values.last) / len(values.last):.4g} at last")
-    return [VANISHING.finding(found[0].name, "its weights began too small", rank, place=place, evidence=numbers)]
+    return [VANISHING.finding(found[0].name, "its initial weights are too small", rank, place=place, evidence=numbers)]
 
 
 def _is_stuck(values: LossValues) -> bool:
-    """Whether a loss has not come down."""
+    """Whether a loss has not decreased."""
     last = sum(values.last) / len(values.last) if values.last else 0.0
     return values.count >= _FEWEST_VALUES and values.first[0] > 0 and last >= _NOT_FALLEN * values.first[0]
 
@@ -89,7 +88,7 @@ def _is_weight_of(tensor: TensorSummary, modules: dict[int, ModuleSummary], type
 
 
 def _factor(weight: TensorSummary) -> float:
-    """By how much a weight multiplies what it is given, as it began; 0 where that is not known."""
+    """The factor by which an initial weight multiplies the scale of its input; 0 if unknown."""
     units, first = _SIZES.search(weight.type), weight.first
     if units is None or first is None or not isinstance(first.norm, float):
         return 0.0

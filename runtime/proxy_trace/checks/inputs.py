@@ -1,9 +1,8 @@
-"""What enters the first layer has the size of numbers that layers are initialised for.
+"""Checks that the inputs of first layers have the scale that layers are initialised for.
 
-The weights of a layer are drawn for inputs around 0 with a deviation around 1. Bytes of a picture, years or incomes
-saturate what follows, or make its gradients as much larger. The trace has the values of what outermost modules are
-given in their first three calls in training; of those it is told which went into a linear, convolutional or recurrent
-layer as they were given.
+Layer weights are initialised for inputs around 0 with a deviation around 1. Raw pixel bytes, years or incomes saturate
+later layers, or make gradients larger by the same factor. The trace has the values of the inputs of outermost modules
+in their first training calls, and says which went unchanged into a linear, convolutional or recurrent layer.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _size(given: InputSummary) -> float:
-    """The root of the mean of the squares of what was given; 0 where it has values that are not finite."""
+    """The root mean square of an input; 0 if it has non-finite values."""
     norm, minimum = given.statistics.norm, given.statistics.minimum
     found = _SIZES.search(given.type)
     if not isinstance(norm, float) or not isinstance(minimum, float) or found is None:

@@ -1,4 +1,4 @@
-"""The kinds of bugs that people report, with the reports; also those that no check tells of."""
+"""The kinds of bugs that people report, with reports; including those that no check finds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class KindOfBug(NamedTuple):
     Attributes:
         area: what it is about.
         meaning: what is wrong, as a sentence.
-        code: what it is called in `fixtures/bugs`, and by the rule that tells of it, if there is one; "" if it
-            has no pair.
+        code: its folder in `fixtures/bugs`, and the code of the rule that finds it, if there is one; "" if it has no
+            pair.
         sources: public reports.
     """
 
@@ -75,7 +75,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "Gradients are so small in the first layers, or at the first steps of a sequence, that nothing is learnt "
+        "Gradients are so small in the first layers, or at the first steps of a sequence, that nothing is learned "
         "there.",
         "vanishing-gradients",
         (
@@ -149,7 +149,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "Gradients are clipped in each of the backward passes that are accumulated, and not once before the step.",
+        "Gradients are clipped in each accumulated backward pass, and not once before the step.",
         "clip-per-microbatch",
         (
             "https://github.com/Deci-AI/super-gradients/pull/653",
@@ -158,7 +158,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "A loss of an actor sends gradients into the critic as well, whose optimizer steps with them.",
+        "An actor's loss also sends gradients into the critic, whose optimizer steps with them.",
         "",
         (
             "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
@@ -239,7 +239,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
-        "Updates are lost in rounding, since the weights' dtype cannot hold so small a change.",
+        "Updates are lost in rounding, because the weights' dtype cannot represent such a small change.",
         "update-too-small",
         ("https://github.com/workofart/ml-by-hand/pull/85", "https://github.com/tianweiy/CausVid/issues/19"),
     ),
@@ -275,7 +275,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
-        "A cosine schedule of epochs is advanced with every batch, and rises again behind its end.",
+        "A cosine schedule of epochs is advanced with every batch, and rises again after its end.",
         "cosine-schedule-repeats",
         ("https://github.com/ivadomed/ivadomed/issues/57",),
     ),
@@ -302,7 +302,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
-        "A rate that is set by hand reaches the first group of parameters alone, and that of others stays as it was.",
+        "A rate set by hand reaches only the first group of parameters; other groups keep their rate.",
         "",
         ("https://github.com/yu-changqian/TorchSeg/issues/84",),
     ),
@@ -349,7 +349,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "An average of a model is evaluated with the batch statistics that it began with, or those of other weights.",
+        "An average of a model is evaluated with its initial batch statistics, or with those of other weights.",
         "average-keeps-old-statistics",
         (
             "https://github.com/CuriousAI/mean-teacher/issues/9",
@@ -454,7 +454,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "A view gives what belongs to several samples as one row, where dimensions were to be swapped.",
+        "A view where dimensions should be swapped puts values of several samples into one row.",
         "view-mixes-samples",
         (
             "https://github.com/timbmg/Sentence-VAE/issues/15",
@@ -463,7 +463,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "The mask of an attention is inverted, so that nothing but padding is attended to.",
+        "An attention mask is inverted, so that only padding is attended to.",
         "attention-mask-inverted",
         (
             "https://github.com/InseeFrLab/torchTextClassifiers/pull/92",
@@ -473,7 +473,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "The attention of a language model has no causal mask, so that it sees the tokens which it is to predict.",
+        "A language model has no causal mask, so that it sees the tokens that it should predict.",
         "causal-mask-missing",
         (
             "https://github.com/huggingface/transformers/issues/48745",
@@ -482,7 +482,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "A tensor is computed and not used: what was meant to change another one in place does not.",
+        "A tensor is computed and discarded: a call that was meant to change another one in place does not.",
         "result-discarded",
         (
             "https://github.com/lucidrains/flamingo-pytorch/issues/10",
@@ -593,13 +593,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A model that should start from scratch, as for another fold, continues from what it has learnt.",
+        "A model that should start from scratch, as for another fold, keeps what it has learned.",
         "model-not-reset",
         ("https://github.com/McSpooder/camull-net/issues/6",),
     ),
     KindOfBug(
         "Loss and data",
-        "Samples of the validation set are in the training set as well.",
+        "Samples of the validation set are also in the training set.",
         "",
         (
             "https://github.com/marin-community/marin/pull/2700",
@@ -615,7 +615,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "Scores of classes are viewed as rows without being moved, and compared with the labels of other places.",
+        "Class scores are viewed as rows without moving the class dimension, and compared with the wrong labels.",
         "view-mixes-classes",
         ("https://github.com/irfanICMLL/structure_knowledge_distillation/issues/11",),
     ),
@@ -627,19 +627,19 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A divergence that takes log-probabilities gets probabilities.",
+        "A divergence that expects log-probabilities receives probabilities.",
         "kl-div-of-probabilities",
         ("https://github.com/pytorch/pytorch/issues/5282",),
     ),
     KindOfBug(
         "Loss and data",
-        "A distribution that takes logits gets probabilities.",
+        "A distribution that expects logits receives probabilities.",
         "probabilities-as-logits",
         ("https://github.com/keiohta/tf2rl/issues/140",),
     ),
     KindOfBug(
         "Loss and data",
-        "A focal loss weights the mean of a batch, and not each sample.",
+        "A focal loss weights the mean of a batch instead of each sample.",
         "focal-loss-of-mean",
         (
             "https://github.com/kaidic/LDAM-DRW/issues/6",
@@ -649,13 +649,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A sampler has a weight for each class in place of each sample.",
+        "A sampler has one weight per class instead of one per sample.",
         "samples-without-weight",
         ("https://github.com/deep-voice/soundbay/pull/49",),
     ),
     KindOfBug(
         "Loss and data",
-        "A data set changes the samples that it keeps, once more in each epoch.",
+        "A data set changes its stored samples again in each epoch.",
         "data-set-changes",
         (
             "https://github.com/facebookresearch/pycls/pull/21",
@@ -684,7 +684,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A loss is given labels of another set than it takes, as 0 and 1 for -1 and 1.",
+        "A loss receives labels of another set than it expects, such as 0 and 1 instead of -1 and 1.",
         "labels-of-other-set",
         ("https://github.com/pytorch/pytorch/issues/23782",),
     ),
@@ -734,4 +734,4 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
 )
-"""By area; those without a rule of their code are not covered by a check yet."""
+"""By area. Kinds whose code is not that of a rule are not covered by a check."""

@@ -1,9 +1,8 @@
-"""Layers are made once each, and their units begin with different weights.
+"""Checks that layers are created once each, and that their units begin with different weights.
 
-A layer that is made in `forward` has new random weights in each call, and no optimizer has them. A list of layers that
-multiplies one, `[Block()] * 4`, has the same layer four times. And where two layers
-that follow each other begin with one number for all weights, the units between them put out the same, get the same
-gradients and stay the same.
+A layer that is created in `forward` has new random weights in each call, and no optimizer has them. A list that
+multiplies one layer, `[Block()] * 4`, has the same layer four times. If two consecutive layers begin with one number
+for all weights, the units between them have equal outputs and gradients, and stay equal.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ REPEATED: Final = Rule(
     "layer-repeated",
     WARNING,
     "One layer in place of several",
-    "A container holds one and the same module at all of its positions, two or more: the list that it was made from "
+    "A container has the same module at all of its positions, two or more, because the list that it was created from "
     "multiplies a new module, as `[Block()] * 4` does. All positions share one set of weights. A container that "
-    "repeats a module which was created before, in a statement of its own, is not reported: it may be meant to share.",
+    "repeats a module created before, in its own statement, is not reported: it may share on purpose.",
     "Create one module for each position: `[Block() for _ in range(4)]`. To share weights on purpose, assign the "
     "module to a variable first.",
     "show {run} --kind module --name {name}",
@@ -63,7 +62,7 @@ EQUAL_UNITS: Final = Rule(
 _FEWEST: Final = 5
 _LAYER: Final = re.compile(r"(Linear|Conv\dd|RNN|LSTM|GRU)(Cell)?$")
 _WEIGHT: Final = re.compile(r"\[(\d+), .*\d\]$")
-"""How the description of a tensor with two dimensions or more ends, and how many units it is for."""
+"""The end of the description of a tensor with two or more dimensions, with its number of units."""
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -78,7 +77,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _made_in_forward(of_process: ProcessEvidence) -> list[Finding]:
-    """The modules of one process that are made for each call."""
+    """The modules of one process that are created for each call."""
     found = {}
     modules = {module.id: module for module in of_process.process.modules}
     for tensor in of_process.process.tensors:
@@ -98,7 +97,7 @@ def _made_in_forward(of_process: ProcessEvidence) -> list[Finding]:
 
 
 def _repeated(of_process: ProcessEvidence) -> list[Finding]:
-    """The containers of one process that hold one new module at all positions."""
+    """The containers of one process that have one new module at all positions."""
     return [
         REPEATED.finding(
             module.name,
@@ -114,7 +113,7 @@ def _repeated(of_process: ProcessEvidence) -> list[Finding]:
 
 
 def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The weights of one process that begin with one number, as the next ones of the same model do."""
+    """The weights of one process that begin with one number, as do the next ones of the same model."""
     found = []
     before: dict[int, TensorSummary] = {}
     modules = {module.id: module for module in of_process.process.modules}
@@ -129,7 +128,7 @@ def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
         if earlier is None or not (_is_one_number(tensor) and _is_one_number(earlier) and tensor.has_changed):
             continue
         if any(each.module == earlier.module and not _is_even(each) for each in of_process.process.tensors):
-            continue  # A bias that differs from unit to unit tells them apart.
+            continue  # Different biases distinguish the units.
         holder = modules.get(earlier.module)
         reason = f"all weights started as one number, and so did those of {tensor.name}"
         place = earlier.filled_place or ("" if holder is None else holder.origin)
@@ -138,12 +137,12 @@ def _equal(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
 
 
 def _is_even(tensor: TensorSummary) -> bool:
-    """Whether a parameter began with one number for all its elements, as far as is known."""
+    """Whether a parameter is known to have begun with one number for all its elements."""
     return tensor.first is not None and tensor.first.minimum == tensor.first.maximum
 
 
 def _is_one_number(tensor: TensorSummary) -> bool:
-    """Whether a weight of several units began with one number, other than 0."""
+    """Whether a weight of several units began with one number other than 0."""
     first, units = tensor.first, _WEIGHT.search(tensor.type)
     if first is None or units is None or int(units[1]) < 2 or not tensor.requires_grad:
         return False
@@ -151,5 +150,5 @@ def _is_one_number(tensor: TensorSummary) -> bool:
 
 
 CHECK: Final = Check(
-    "layers", "layers are made once each, with different units", _look, (MADE_IN_FORWARD, REPEATED, EQUAL_UNITS)
+    "layers", "layers are created once each, with different units", _look, (MADE_IN_FORWARD, REPEATED, EQUAL_UNITS)
 )

@@ -1,14 +1,14 @@
-"""Weights that modules were given came from elsewhere, and under their names.
+"""Checks that loaded weights came from elsewhere, under the names of the module.
 
-`load_state_dict(strict=False)` leaves out what has another name, and raises nothing. And a module that is given its own
-tensors, as by `target.load_state_dict(net.state_dict())` where both are one module, is left as it is.
+`load_state_dict(strict=False)` skips weights with other names, and raises no error. A module that loads its own
+tensors, as by `target.load_state_dict(net.state_dict())` where both are one module, stays the same.
 
-| a module is given its very own tensors, and | code |
+| a module loads its own tensors, and | code |
 | --- | --- |
 | training has not changed it | never-updated |
-| is trained on, and called with autograd off in training mode, as a target is | target-is-the-network |
-| is trained on, and is not | model-not-reset |
-| is trained no more | best-weights-not-copied |
+| it is trained further, and called with autograd off in training mode, like a target | target-is-the-network |
+| it is trained further, and not called like that | model-not-reset |
+| it is not trained further | best-weights-not-copied |
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NOT_RESET: Final = Rule(
     WARNING,
     "Models that were not reset",
     "A module loaded its own tensors between steps that train it: the stored `state_dict()` refers to the weights "
-    "themselves, so nothing was reset and training continued from what the model had learnt.",
+    "themselves, so nothing was reset and training continued from what the model had learned.",
     "Keep `copy.deepcopy(model.state_dict())`, or create a new model.",
     "show {run} --kind load",
 )
@@ -80,11 +80,11 @@ def _look(evidence: Evidence) -> Sight | None:
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         loads = of_process.training.loads
         is_any |= bool(loads)
-        told: set[tuple[int, str]] = set()
+        reported: set[tuple[int, str]] = set()
         for load in loads:
             found = _own(load, loads, of_process, tree) if load.load.is_own else _skipped(load, of_process)
-            if found is not None and (load.module, load.place) not in told:
-                told.add((load.module, load.place))
+            if found is not None and (load.module, load.place) not in reported:
+                reported.add((load.module, load.place))
                 findings.append(found)
     return Sight(findings) if is_any else None
 
@@ -96,7 +96,7 @@ def _name(module: int, of_process: ProcessEvidence) -> str:
 def _own(
     load: LoadSummary, loads: Sequence[LoadSummary], of_process: ProcessEvidence, tree: ModuleTree
 ) -> Finding | None:
-    """What it means that a module was given its own tensors."""
+    """The finding about a load of a module's own tensors, if there is one."""
     name, rank = _name(load.module, of_process), [of_process.process.rank]
     below = [
         tensor
@@ -113,7 +113,7 @@ def _own(
         return None
     is_only = sum(each.load.is_own and each.module == load.module for each in loads) == 1
     if is_only and 0 <= load.step <= root.first_step:
-        reason = "it loaded its own weights before training: nothing else had a name that it knows"
+        reason = "it loaded its own weights before training: nothing else had a matching name"
         return KEYS_SKIPPED.finding(name, reason, rank, step=load.step, place=load.place)
     if load.step > root.last_step:
         rule = NOT_COPIED
@@ -125,7 +125,7 @@ def _own(
 
 
 def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:
-    """Whether weights were left out that a module has under another prefix."""
+    """The finding about weights that were skipped because of a prefix, if there is one."""
     event = load.load
     if event.strict or not (event.missing and event.unexpected):
         return None
@@ -134,8 +134,8 @@ def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:
         return None
     name = _name(load.module, of_process)
     numbers = [
-        f"{event.missing_count:,} missing, as {event.missing[0]}",
-        f"{event.unexpected_count:,} unexpected, as {event.unexpected[0]}",
+        f"{event.missing_count:,} missing, such as {event.missing[0]}",
+        f"{event.unexpected_count:,} unexpected, such as {event.unexpected[0]}",
     ]
     reason = f"{event.loaded:,} of the given weights were loaded"
     return KEYS_SKIPPED.finding(
@@ -144,7 +144,7 @@ def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:
 
 
 def _differ_by_prefix(one: str, other: str) -> bool:
-    """Whether one of two names is the other behind a prefix."""
+    """Whether one of two names is the other with a prefix."""
     return one.endswith(f".{other}") or other.endswith(f".{one}")
 
 

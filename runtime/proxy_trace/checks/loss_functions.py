@@ -1,23 +1,23 @@
-"""Losses were computed from what they are meant for.
+"""Checks that losses were computed from the kind of input that they expect.
 
-`F.cross_entropy` of probabilities, and `F.mse_loss` of a column and a row, give a number that falls and a model that
-learns little: nothing is raised. The trace has the autograd graph from each loss back to what the model put out, and
-the shapes in it.
+`F.cross_entropy` of probabilities, or `F.mse_loss` of a column and a row, gives a number that falls and a model that
+learns little, without an error. The trace has the autograd graph from each loss back to the model's output, with its
+shapes.
 
-| what the graph has | code |
+| the graph has | code |
 | --- | --- |
 | `log_softmax` (of `cross_entropy`) of a `softmax` or a `sigmoid` | softmax-before-cross-entropy |
 | `log_softmax` (of `cross_entropy`) of a `log_softmax` | log-softmax-twice |
 | `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits-loss |
 | `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-without-log-softmax |
-| `sum` or `mean` of a constant less a `softmax` times something (of `kl_div`) | kl-div-of-probabilities |
+| `sum` or `mean` of a constant minus a `softmax` times something (of `kl_div`) | kl-div-of-probabilities |
 | `logits - logsumexp(logits)` (of `Categorical`) of a `softmax` | probabilities-as-logits |
-| `1 - exp(-loss)` times the loss, where that is the mean of a batch | focal-loss-of-mean |
+| `1 - exp(-loss)` times the loss, if that is the mean of a batch | focal-loss-of-mean |
 | a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
-| a difference of a `gather` of outputs, and a `max` of outputs with which one reckons on | target-not-detached |
+| a difference of a `gather` of outputs, and arithmetic on a `max` of outputs | target-not-detached |
 
-Views in between are seen through. A loss that is computed in compiled code, or by a function of its own in C++, has
-none of these nodes, and nothing is said of it.
+Views in between are ignored. A loss that is computed in compiled code, or by a custom C++ function, has none of these
+nodes, and is not judged.
 """
 
 from __future__ import annotations
@@ -97,20 +97,20 @@ BROADCASTS: Final = Rule(
 KL_OF_PROBABILITIES: Final = Rule(
     "kl-div-of-probabilities",
     WARNING,
-    "Divergences of what is no logarithm",
-    "`F.kl_div` and `nn.KLDivLoss` take logarithms of probabilities as their first argument. Here they were given what "
-    "a softmax gave. The loss falls below 0, and pulls towards the most probable class alone.",
-    "Give `F.kl_div` the student's `log_softmax` as the first argument, and the teacher's `softmax` as the second.",
+    "Divergences of probabilities",
+    "`F.kl_div` and `nn.KLDivLoss` take logarithms of probabilities as their first argument. Here they received the "
+    "output of a softmax. The loss falls below 0, and pulls only towards the most probable class.",
+    "Pass `F.kl_div` the student's `log_softmax` as the first argument, and the teacher's `softmax` as the second.",
     "show {run} --kind loss",
     sources=("https://github.com/pytorch/pytorch/issues/5282",),
 )
 PROBABILITIES_AS_LOGITS: Final = Rule(
     "probabilities-as-logits",
     WARNING,
-    "Distributions of probabilities that are taken for logits",
-    "A distribution, as `torch.distributions.Categorical(logits=...)`, normalises scores by `logsumexp`. Here it was "
-    "given what a softmax or a sigmoid gave: no class can then be more than `e` times as probable as another.",
-    "Give it `probs=` in place of `logits=`, or what comes before the softmax.",
+    "Distributions of probabilities as logits",
+    "A distribution such as `torch.distributions.Categorical(logits=...)` normalises scores by `logsumexp`. Here it "
+    "received the output of a softmax or a sigmoid: no class can then be more than `e` times as probable as another.",
+    "Pass `probs=` instead of `logits=`, or the values before the softmax.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/distributions.html#categorical",),
 )
@@ -118,9 +118,9 @@ FOCAL_OF_MEAN: Final = Rule(
     "focal-loss-of-mean",
     WARNING,
     "Focal losses of the mean",
-    "A cross entropy was averaged over the batch, and then weighted by what `exp(-loss)` gives as the probability of "
-    "the class: one weight for the whole batch, so that easy and hard samples count alike.",
-    "Compute the cross entropy with `reduction='none'`, weight each sample, and average then.",
+    "A cross entropy was averaged over the batch, and then weighted by `exp(-loss)` as the probability of the class: "
+    "one weight for the whole batch, so that easy and hard samples count alike.",
+    "Compute the cross entropy with `reduction='none'`, weight each sample, and then average.",
     "show {run} --kind loss",
     sources=("https://github.com/kaidic/LDAM-DRW/issues/6",),
 )
@@ -128,10 +128,10 @@ FOCAL_OF_MEAN: Final = Rule(
 TARGET_ATTACHED: Final = Rule(
     "target-not-detached",
     WARNING,
-    "Targets of Q-learning that gradients flow through",
-    "A loss compares values that were picked from an output by `gather` with the maximum of an output that was "
-    "multiplied or added to, as in Q-learning, and both sides are in its autograd graph. All parameters that had "
-    "gradients are in optimizers: so the target is moved towards the prediction, too.",
+    "Q-learning targets with gradients",
+    "A loss compares values picked from an output by `gather` with a scaled or shifted maximum of an output, as in "
+    "Q-learning, and both sides are in its autograd graph. All parameters that had gradients are in optimizers, so the "
+    "target is also moved towards the prediction.",
     "Compute the target under `torch.no_grad()`, or `detach()` it.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
@@ -143,13 +143,13 @@ _VIEWS: Final = frozenset(
         "Index", "ToCopy", "Clone", "Alias", "AsStrided", "Contiguous", "Expand",
     }
 )  # fmt: skip
-"""Calls that give what they were given, in another shape or dtype."""
+"""Calls that return their input in another shape or dtype."""
 
 _PARTS: Final = frozenset({"Slice", "Select", "Index", "Gather", "Squeeze", "ToCopy", "Clone"})
-"""Calls that give a part of an output, and no dimension more."""
+"""Calls that return a part of an output, without a new dimension."""
 
 _GATHERED: Final = frozenset({"Stack", "Cat"})
-"""Calls that put outputs of several calls of a model together, as those of an episode."""
+"""Calls that combine outputs of several calls of a model, such as those of an episode."""
 
 _PROBABILITIES: Final = frozenset({"Softmax", "Sigmoid"})
 _LINEAR: Final = frozenset({"Addmm", "Mm", "Convolution", "MkldnnConvolution", "Bmm", "Baddbmm", "Linear", "Addbmm"})
@@ -175,9 +175,9 @@ def _look(evidence: Evidence) -> Sight:
             is_any_told |= loss.passes > 0
             for rule, words in _judge(loss.nodes) if loss.passes else ():
                 if rule is TARGET_ATTACHED and any(each.is_without_optimizer for each in of_process.process.tensors):
-                    continue  # Those of a target network, which nothing steps.
+                    continue  # A target network's, which nothing steps.
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
-                # What is compared is chosen where a helper is called; what it is compared with, within the helper.
+                # The shapes are chosen where a helper is called; the kind of loss, within the helper.
                 place = loss.made if rule is BROADCASTS else loss.computed
                 if rule in _OF_PROBABILITIES and _ends_with_probabilities(loss.nodes):
                     place = loss.activated or _probability_layer(of_process) or place
@@ -191,19 +191,19 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _ends_with_probabilities(nodes: Sequence[LossNode]) -> bool:
-    """Whether the first node inside the model that is no view is a softmax or a sigmoid."""
+    """Whether the first node inside the model, views aside, is a softmax or a sigmoid."""
     first = next((node for node in nodes if node.inside and call_of(node) not in _VIEWS), None)
     return first is not None and call_of(first) in _PROBABILITIES | {"LogSoftmax"}
 
 
 def _probability_layer(of_process: ProcessEvidence) -> str:
-    """Where the only layer is made that makes probabilities of scores; "" if there is none, or several."""
+    """Where the only softmax or sigmoid layer was created; "" if there is not exactly one."""
     layers = [each for each in of_process.process.modules if each.calls and each.type in _PROBABILITY_LAYERS]
     return layers[0].made if len(layers) == 1 else ""
 
 
 def _one_of_each_place(findings: list[Finding]) -> list[Finding]:
-    """The same of several shapes, such as that of the last batch, as one: the first."""
+    """Merge findings with several shapes, such as that of the last batch, into the first."""
     found: dict[tuple[str, str], Finding] = {}
     for finding in findings:
         found.setdefault((finding.code, finding.place), finding)
@@ -211,36 +211,36 @@ def _one_of_each_place(findings: list[Finding]) -> list[Finding]:
 
 
 def _judge(nodes: Sequence[LossNode]) -> list[tuple[Rule, str]]:
-    """The rules that a loss breaks, with what is said."""
+    """The rules that a loss breaks, each with its reason."""
     found: list[tuple[Rule, str]] = []
     for number, node in enumerate(nodes):
         call = call_of(node)
-        of = _what_gave(nodes, number)
-        if call == "LogSoftmax" and of in _PROBABILITIES and _is_of_loss(nodes, number):
-            found.append((SOFTMAX_BEFORE, f"cross entropy of what a {of.lower()} gave"))
-        elif call == of == "LogSoftmax" and _is_of_loss(nodes, number):
-            found.append((LOG_SOFTMAX_TWICE, "cross entropy of what a log-softmax gave"))
+        of = _source_call(nodes, number)
+        if call == "LogSoftmax" and of in _PROBABILITIES and _goes_into_loss(nodes, number):
+            found.append((SOFTMAX_BEFORE, f"cross entropy of the output of a {of.lower()}"))
+        elif call == of == "LogSoftmax" and _goes_into_loss(nodes, number):
+            found.append((LOG_SOFTMAX_TWICE, "cross entropy of the output of a log-softmax"))
         elif call in _WITH_LOGITS and of in _PROBABILITIES:
-            found.append((SIGMOID_BEFORE, f"of what a {of.lower()} gave"))
+            found.append((SIGMOID_BEFORE, f"it received the output of a {of.lower()}"))
         elif call in _NEGATIVE_LOG_LIKELIHOODS and of in (_LINEAR | _PROBABILITIES):
             what = f"a {of.lower()}" if of in _PROBABILITIES else "a layer without log-softmax"
-            found.append((NO_LOGARITHM, f"of what {what} gave"))
+            found.append((NO_LOGARITHM, f"it received the output of {what}"))
         elif call == "Sub" and _is_divergence_of_probabilities(nodes, number):
-            found.append((KL_OF_PROBABILITIES, "a divergence of what a softmax gave"))
+            found.append((KL_OF_PROBABILITIES, "a divergence of the output of a softmax"))
         elif call == "Sub" and _is_normalised_probabilities(nodes, number):
-            found.append((PROBABILITIES_AS_LOGITS, "probabilities are normalised as logits are"))
+            found.append((PROBABILITIES_AS_LOGITS, "probabilities are normalised like logits"))
         elif call == "Exp" and _is_focal_of_mean(nodes, number):
             found.append((FOCAL_OF_MEAN, "one weight for the mean of the batch"))
         shapes = _broadcast(nodes, number) if call in _DIFFERENCES and not node.inside else None
         if shapes is not None:
             found.append((BROADCASTS, shapes))
         if call in _DIFFERENCES and _is_attached(nodes, number):
-            found.append((TARGET_ATTACHED, "its target, a maximum of outputs, has a gradient"))
+            found.append((TARGET_ATTACHED, "its target, computed from a maximum of outputs, has a gradient"))
     return found
 
 
 def _is_attached(nodes: Sequence[LossNode], number: int) -> bool:
-    """Whether a node compares what was picked from an output with a maximum that was reckoned on with."""
+    """Whether a node compares gathered outputs with arithmetic on a maximum."""
     sides = [_chain(nodes, each) for each in _children(nodes, number)]
     if len(sides) != 2:
         return False
@@ -250,7 +250,7 @@ def _is_attached(nodes: Sequence[LossNode], number: int) -> bool:
 
 
 def _chain(nodes: Sequence[LossNode], number: int) -> set[str]:
-    """The calls from a node down to the first that takes several tensors, or none."""
+    """The calls from a node down to the first that has several inputs in the graph, or none."""
     found = {call_of(nodes[number])}
     while len(below := _children(nodes, number)) == 1:
         (number,) = below
@@ -259,7 +259,7 @@ def _chain(nodes: Sequence[LossNode], number: int) -> set[str]:
 
 
 def _is_divergence_of_probabilities(nodes: Sequence[LossNode], number: int) -> bool:
-    """Whether a difference is that of a constant and something times a softmax, which is then summed up."""
+    """Whether a node is a constant minus something times a softmax, and is then summed."""
     node = nodes[number]
     if node.inside or not 0 <= node.parent < number or call_of(nodes[node.parent]) not in ("Sum", "Mean"):
         return False
@@ -271,7 +271,7 @@ def _is_divergence_of_probabilities(nodes: Sequence[LossNode], number: int) -> b
 
 
 def _is_normalised_probabilities(nodes: Sequence[LossNode], number: int) -> bool:
-    """Whether a difference is that of probabilities and their own `logsumexp`: what they are is read once only."""
+    """Whether a node subtracts their own `logsumexp` from probabilities; the graph lists shared nodes once."""
     below = _children(nodes, number)
     calls = [call_of(nodes[index]) for index in below]
     if len(below) != 2 or calls[1] != "Logsumexp" or calls[0] not in _PROBABILITIES or _children(nodes, below[1]):
@@ -281,13 +281,11 @@ def _is_normalised_probabilities(nodes: Sequence[LossNode], number: int) -> bool
 
 
 def _is_focal_of_mean(nodes: Sequence[LossNode], number: int) -> bool:
-    """Whether `1 - exp(...)` of one number multiplies the mean of a loss, which has several samples."""
+    """Whether `1 - exp(...)` of one number multiplies the mean of a loss over several samples."""
     rest = nodes[number].parent
     if nodes[number].shape or not 0 <= rest < number or call_of(nodes[rest]) not in ("Rsub", "Sub"):
         return False
     above = _above(nodes, rest)
-    if any(nodes[index].shape for index in above):
-        return False
     for index, node in enumerate(nodes):
         if call_of(node) not in _AVERAGED or node.shape:
             continue
@@ -309,13 +307,13 @@ def _above(nodes: Sequence[LossNode], number: int) -> list[int]:
     return found
 
 
-def _what_gave(nodes: Sequence[LossNode], number: int) -> str:
-    """The call that gave what a node took, views aside; "" if that is not known, or there are several."""
+def _source_call(nodes: Sequence[LossNode], number: int) -> str:
+    """The call whose output a node uses, views aside; "" if that is unknown or there are several."""
     while True:
         children = _children(nodes, number)
         if len(children) != 1:
             calls = {call_of(nodes[index]) for index in children}
-            # Of a linear layer all nodes below are its own: the input's, the weight's and the bias's.
+            # All nodes below a linear layer are its own: input, weight and bias.
             return calls.pop() if len(calls) == 1 else ""
         (number,) = children
         call = call_of(nodes[number])
@@ -324,12 +322,12 @@ def _what_gave(nodes: Sequence[LossNode], number: int) -> str:
 
 
 def _children(nodes: Sequence[LossNode], number: int) -> list[int]:
-    """The nodes right below one. They come breadth first, so those are behind it, whatever else a trace may say."""
+    """The nodes directly below one. In breadth-first order, they come after it, whatever else a trace may say."""
     return [index for index in range(number + 1, len(nodes)) if nodes[index].parent == number]
 
 
-def _is_of_loss(nodes: Sequence[LossNode], number: int) -> bool:
-    """Whether what a node gave went into a negative log likelihood, views aside."""
+def _goes_into_loss(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether a node's output goes into a negative log likelihood, views aside."""
     parent = nodes[number].parent
     while 0 <= parent < number:
         call = call_of(nodes[parent])
@@ -342,7 +340,7 @@ def _is_of_loss(nodes: Sequence[LossNode], number: int) -> bool:
 
 
 def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
-    """The shapes in words, if a node compares an output (n, 1) or (n,) with something by which it becomes (n, n)."""
+    """The shapes in words, if a node compares an output (n, 1) or (n,) with something that broadcasts it to (n, n)."""
     children = _children(nodes, number)
     if len(children) != 1:
         return None
@@ -350,7 +348,7 @@ def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
     size_of = nodes[index].shape
     if (
         call_of(nodes[index]) == "Expand" and not nodes[index].inside
-    ):  # As the losses of `torch.nn.functional` broadcast.
+    ):  # The losses of `torch.nn.functional` expand first.
         below, shape = _children(nodes, index), list(nodes[index].shape)
         if len(below) != 1:
             return None
@@ -367,7 +365,7 @@ def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
 
 
 def _below_views(nodes: Sequence[LossNode], number: int) -> int:
-    """What a node is a part of, or the node itself: views that do not make it look as if all pairs were meant."""
+    """The node below the views that only take a part, which do not suggest that all pairs are meant."""
     while call_of(nodes[number]) in _PARTS and not nodes[number].inside:
         below = _children(nodes, number)
         if len(below) != 1:

@@ -1,11 +1,11 @@
-"""Losses are made smaller, not larger.
+"""Checks that losses are minimised, not maximised.
 
-Of processes with one optimizer that steps, so that nobody plays against it:
+Only processes with one stepping optimizer are judged, so that there is no adversary:
 
 | the loss | severity |
 | --- | --- |
 | is a standard loss of `torch.nn.functional` times -1, and fell | warning |
-| is anything, and fell below 0, ever faster, to ten times the size of its first values | warning |
+| is any other, and fell below 0, ever faster, to ten times the size of its first values | warning |
 """
 
 from __future__ import annotations
@@ -63,25 +63,25 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _negative(of_process: ProcessEvidence) -> list[Finding]:
-    """The losses of one process that are maximised."""
+    """The findings about losses of one process that are maximised."""
     found: dict[str, Finding] = {}
     for loss in of_process.training.losses.values():
         values = of_process.training.values.get(loss.place)
-        is_stepped = loss.steps * 2 >= loss.passes > 0  # Not those of a search for adversarial examples.
+        is_stepped = loss.steps * 2 >= loss.passes > 0  # Excludes losses of a search for adversarial examples.
         if not is_stepped or values is None or values.count < _FEWEST_VALUES or loss.computed in found:
             continue
         is_standard = _is_negative_of_standard(loss.nodes)
         first, last = values.first[0], sum(values.last) / len(values.last)
-        if (is_standard and last < first) or _falls_without_end(values):
+        if (is_standard and last < first) or _falls_without_bound(values):
             numbers = [loss_text(loss.nodes), f"{first:.4g} at first, {last:.4g} at last"]
-            reason = "the negative of a loss is minimised" if is_standard else "it falls below 0, ever faster"
+            reason = "the negative of a loss is minimised" if is_standard else "it falls below 0 faster and faster"
             rank = [of_process.process.rank]
             found[loss.computed] = WRONG_SIGN.finding("loss", reason, rank, place=loss.computed, evidence=numbers)
     return list(found.values())
 
 
 def _is_negative_of_standard(nodes: Sequence[LossNode]) -> bool:
-    """Whether a loss is -1 times a loss of torch's, or its mean."""
+    """Whether a loss is -1 times a loss of torch, possibly averaged."""
     calls = [call_of(node) for node in nodes]
     place = next((index for index, call in enumerate(calls) if call not in _SCALINGS), len(calls))
     if place >= len(calls) or calls[place] != "Neg" or nodes[place].inside:
@@ -91,8 +91,8 @@ def _is_negative_of_standard(nodes: Sequence[LossNode]) -> bool:
     return below < len(calls) and is_chain and calls[below] in _STANDARD
 
 
-def _falls_without_end(values: LossValues) -> bool:
-    """Whether a loss has fallen below 0, by more in the second half than twice what it had fallen before."""
+def _falls_without_bound(values: LossValues) -> bool:
+    """Whether a loss has fallen below 0, more than twice as much in the second half as in the first."""
     curve = values.curve
     size = len(curve)
     if size < _FEWEST_VALUES:

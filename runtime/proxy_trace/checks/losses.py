@@ -1,4 +1,4 @@
-"""No backward pass began with a NaN or an infinity."""
+"""Checks that no backward pass began with a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _look(evidence: Evidence) -> Sight:
     if not any(process.backward_passes for process in evidence.processes):
         return Sight(findings, evidence.level_words or ["no backward pass was traced"], has_looked=False)
     if not any(of_process.has_bits for of_process in evidence.of_processes):
-        return Sight(findings, ["older traces do not tell"], has_looked=False)
+        return Sight(findings, ["older traces do not record this"], has_looked=False)
     return Sight(findings, evidence.sampling_words)
 
 

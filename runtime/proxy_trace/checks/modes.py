@@ -1,10 +1,10 @@
-"""Models were trained in training mode.
+"""Checks that models were trained in training mode.
 
-`model.eval()` for a validation, and no `model.train()` after it: from then on dropout drops nothing, and batch norm
-uses running statistics that no longer move. The loss goes on falling.
+After `model.eval()` for validation without a following `model.train()`, dropout drops nothing, and batch norm uses
+fixed running statistics. The loss goes on falling.
 
-The mode is that of the root module at its last call before each step of an optimizer that has parameters of it. It only
-matters where a module below changes with it, as dropout and batch norm do.
+The mode is that of the root module at its last call before each step of an optimizer with parameters of it. It only
+matters if a module below depends on it, as dropout and batch norm do.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EVALUATED_IN_TRAINING: Final = Rule(
 )
 
 _CHANGES_WITH_MODE: Final = re.compile(r"(Sync)?BatchNorm|.*Dropout|InstanceNorm|RReLU|DropPath|StochasticDepth")
-"""How the names of types begin whose modules do something else in evaluation mode."""
+"""Prefixes of type names of modules that depend on the mode."""
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -102,7 +102,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _is_left_in_evaluation(mode: ModeSummary, root: RootSummary | None) -> bool:
-    """Whether a model that began in training mode went on in evaluation mode, for good or behind each evaluation."""
+    """Whether a model began in training mode and stayed in evaluation mode, for good or after each evaluation."""
     if not mode.training or mode.evaluation < 2:
         return False
     if mode.last_training < mode.first_evaluation:
@@ -114,7 +114,7 @@ def _is_left_in_evaluation(mode: ModeSummary, root: RootSummary | None) -> bool:
 def _is_evaluated_in_training(
     calls: RootSummary, root: ModuleSummary, of_process: ProcessEvidence, tree: ModuleTree
 ) -> bool:
-    """Whether the calls of a root module in training mode, with autograd off, evaluate it, or use it as a teacher."""
+    """Whether a root module's calls in training mode with autograd off evaluate it, or use it as a teacher."""
     if not calls.blind_calls or calls.evaluated_calls or calls.is_passed_on:
         return False
     if calls.last_step >= 0:
@@ -125,7 +125,7 @@ def _is_evaluated_in_training(
 
 
 def _changing(root: ModuleSummary, tree: ModuleTree) -> list[str]:
-    """The types of modules below a root that do something else in evaluation mode."""
+    """The types of modules below a root that depend on the mode."""
     pending = [root]
     found: dict[str, None] = {}
     while pending:

@@ -1,4 +1,4 @@
-"""Puts NaN and infinity that follow from others under the first: one cause is one finding."""
+"""Merges NaN and infinities with their origin: one cause is one finding."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 3
 _STEPS_APART: Final = 1
-"""Between models what is not finite passes in the same step, or in the next one: what comes later has its own cause."""
+"""Between models, non-finite values pass within the same step or to the next one; later ones have their own cause."""
 
 
 def fold_non_finite(findings: Sequence[Finding]) -> Folded:
-    """Leave out the non-finite values that follow from an earlier one.
+    """Remove the non-finite values that follow from an earlier one.
 
-    Within a model all later ones do: what is not finite in an output is so in the loss, the gradients and the weights,
-    and then in every output. From model to model it goes by what they give each other, at once or a step later.
+    Within a model, all later ones follow: a non-finite output makes the loss, the gradients, the weights and then every
+    output non-finite. Between models, they pass through exchanged tensors, at once or a step later.
 
     Args:
-        findings: what was found, in any order; the first of each cause gets the others as its evidence.
+        findings: the findings, in any order; the first one of each cause gets the others as evidence.
 
     Returns:
-        What remains, in the same order, and the causes of the others.
+        The remaining findings, in the same order, and the causes of the others.
     """
     timed = sorted((each for each in findings if each.code == NON_FINITE.code), key=lambda each: each.time_us or 0)
     groups: list[_Group] = []
@@ -66,12 +66,12 @@ class _Group:
 
 
 def _root(finding: Finding) -> str:
-    """The model that a value is part of."""
+    """The model that a value belongs to."""
     return finding.name.partition(".")[0]
 
 
 def _words(others: Iterable[Finding]) -> list[str]:
-    """What followed, a line for each sort: "then the gradient of model.fc.weight and 3 more, at step 13"."""
+    """What followed, a line per kind: "then the gradient of model.fc.weight and 3 more, at step 13"."""
     by_sort: dict[str, list[Finding]] = defaultdict(list)
     for each in others:
         by_sort[each.reason.partition(":")[0].partition(" (")[0]].append(each)

@@ -1,4 +1,4 @@
-"""The findings of NaN and infinity, which several checks look for in their places."""
+"""The findings of NaN and infinities, shared by several checks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
             reason = f"{what}: {event.count:,} non-finite element{'' if event.count == 1 else 's'}{size}"
             time_us = event.time_us + of_process.started_us - evidence.first_us
             place = names.place(event.computed or event.location)
-            numbers = [f"`{event.variable}` is the first variable that holds a NaN"] if event.variable else []
+            numbers = [f"`{event.variable}` is the first variable that contains a NaN"] if event.variable else []
             one = NON_FINITE.finding(
                 name, reason, [rank], step=event.step, time_us=time_us, place=place, trail=trail, evidence=numbers
             )
@@ -54,7 +54,7 @@ def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
 
 
 def _subject(event: events.NonFinite, of_process: ProcessEvidence) -> tuple[str, str]:
-    """What a value belongs to: a name, and what it is of that."""
+    """The name of a value's owner, and which of its values it is."""
     if event.where == "output":
         module = of_process.names.modules.get(event.module)
         return of_process.names.module_name(event.module), f"output{f' ({module.type})' if module else ''}"
@@ -64,7 +64,7 @@ def _subject(event: events.NonFinite, of_process: ProcessEvidence) -> tuple[str,
 
 
 def find_overflows(evidence: Evidence, *kinds: type[events.Event]) -> list[Finding]:
-    """The first infinite norm of each tensor whose elements were all finite, in records of some kinds."""
+    """The first infinite norm of each tensor with finite elements, in records of these kinds."""
     found = []
     for of_process in evidence.of_processes:
         names, rank = of_process.names, of_process.process.rank
@@ -80,7 +80,7 @@ def find_overflows(evidence: Evidence, *kinds: type[events.Event]) -> list[Findi
 
 
 def find_at_start(evidence: Evidence, told: Iterable[Finding]) -> list[Finding]:
-    """The parameters that training started with non-finite values in, those in `told` aside."""
+    """The parameters that had non-finite values at the start, except those in `told`."""
     names_told = {(finding.name, rank) for finding in told for rank in finding.ranks}
     found = []
     for process in evidence.processes:

@@ -1,7 +1,7 @@
-"""Optimizers have the parameters of the models that are trained.
+"""Checks that optimizers have the parameters of the trained models.
 
-An optimizer keeps the tensors that it was made from. If the model is copied, replaced or given new parameters after
-that, it goes on to step the old ones: backward passes reach the new ones, which nobody steps.
+An optimizer keeps the tensors that it was created with. If the model is then copied, replaced or given new parameters,
+it keeps stepping the old ones: backward passes reach the new ones, which nobody steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OTHER_MODEL: Final = Rule(
     "optimizer-of-other-model",
     WARNING,
     "Optimizers of other models",
-    "An optimizer that stepped holds tensors that are not parameters of a traced model any more. Either it holds no "
+    "An optimizer that stepped holds tensors that are no longer parameters of a traced model. Either it holds no "
     "others, and a traced model has the same number of parameters, or of trainable ones, of which some had gradients "
     "but none was ever in a step or has changed. Or it holds parameters of a model and other tensors, and the same "
     "number of parameters of that model had gradients that no optimizer used and have not changed. Or an optimizer "
@@ -41,7 +41,7 @@ RECREATED: Final = Rule(
     WARNING,
     "Optimizers recreated for each step or each epoch",
     "At least five optimizers of one class were created at one place from the same parameters, and each made one step. "
-    "What an optimizer keeps of earlier gradients (momentum, averages) is lost each time. Or each made as many steps, "
+    "Its state (momentum, averages) is lost each time. Or each made as many steps, "
     "at the same learning rate, as a data loader has batches, over several passes through that loader, and nothing but "
     "steps changed the parameters. If they merely made the same number of steps, it is a note: each may be for another "
     "task.",
@@ -55,7 +55,7 @@ HAS_FROZEN: Final = Rule(
     "Frozen parameters that steps still change",
     "A parameter was frozen but is still in an optimizer: its gradient exists and is zero, and at least two steps "
     "changed its values, through momentum, averages or weight decay.",
-    "Freeze first, and give the optimizer only the parameters to train; or let `zero_grad` set gradients to `None`.",
+    "Freeze first, and pass the optimizer only the parameters to train; or let `zero_grad` set gradients to `None`.",
     "history {run} {name}",
     "parameter",
     ("https://github.com/neuralmagic/sparseml/issues/965",),
@@ -64,10 +64,10 @@ STAYS_FROZEN: Final = Rule(
     "optimizer-stays-frozen",
     WARNING,
     "Optimizers whose parameters stay frozen",
-    "An optimizer found gradients at first; in its last twenty steps and more, and ten times as many as before, it "
-    "found none, though backward passes were made, and all its parameters are frozen: they were frozen for the step of "
-    "another model, as a discriminator is for that of its generator, and never unfrozen.",
-    "Set `requires_grad` to true again before the backward pass that is for this optimizer.",
+    "An optimizer found gradients at first. In its last steps (at least twenty, and ten times as many as before) it "
+    "found none, although there were backward passes, and all its parameters are frozen. They were frozen for the step "
+    "of another model, as a discriminator is for its generator's step, and never unfrozen.",
+    "Set `requires_grad` to true again before the backward pass for this optimizer.",
     "show {run} --kind parameter,optimizer_step",
     sources=("https://github.com/junyanz/pytorch-CycleGAN-and-pix2pix/blob/master/models/pix2pix_model.py",),
 )
@@ -76,17 +76,17 @@ _FEWEST_EPOCHS: Final = 4
 _FEWEST_LEFT: Final = 20
 _TIMES_LEFT: Final = 10
 _FEWEST_RECREATED: Final = 5
-"""So many optimizers from one place are no few phases of training."""
+"""This many optimizers from one place are more than a few phases of training."""
 
 _STATELESS: Final = frozenset({"SGD"})
-"""Classes that keep nothing, unless their momentum is set."""
+"""Classes that keep no state unless momentum is set."""
 
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
-        findings += _strangers(of_process, tree)
-        findings += _left_behind(of_process)
+        findings += _with_other_tensors(of_process, tree)
+        findings += _without_gradients(of_process)
         findings += _recreated(of_process)
         findings += _frozen(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
@@ -94,8 +94,8 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
 
 
-def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The optimizers of one process that have the parameters of a model which is no more, or is not traced."""
+def _with_other_tensors(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The optimizers of one process that have tensors of a replaced or untraced model."""
     process = of_process.process
     of_roots: dict[int, list[TensorSummary]] = {}
     for tensor in process.tensors:
@@ -109,7 +109,7 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
         which = "some of its tensors are not parameters" if own else "none of its tensors is a parameter"
         for root, tensors in of_roots.items():
             if others and _lacks(tensors, own, others):
-                numbers = f"{others:,} are not; {names.get(root, '')} has as many with gradients that no optimizer uses"
+                numbers = f"{others:,} are not; {names.get(root, '')} has as many with unused gradients"
                 rank, place, concerns = process.rank, optimizer.origin, [names.get(root, "")]
                 reason = f"{which} of a traced model"
                 found.append(
@@ -120,8 +120,8 @@ def _strangers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     return found
 
 
-def _left_behind(of_process: ProcessEvidence) -> list[Finding]:
-    """The optimizers of one process whose parameters had gradients, and from some step on no more, and why."""
+def _without_gradients(of_process: ProcessEvidence) -> list[Finding]:
+    """The optimizers of one process whose parameters had gradients only at first, with the reason."""
     tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
     found = []
     for optimizer in of_process.training.optimizers.values():
@@ -131,7 +131,7 @@ def _left_behind(of_process: ProcessEvidence) -> list[Finding]:
             continue
         if not any(each.requires_grad for each in own) and since >= optimizer.last_fed * _TIMES_LEFT:
             numbers = [f"frozen in its last {since:,} of {optimizer.steps:,} steps"]
-            reason = "its parameters were frozen after its first steps, and stayed so"
+            reason = "its parameters were frozen after its first steps, and stayed frozen"
             rank, place = [of_process.process.rank], optimizer.place
             found.append(STAYS_FROZEN.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
         if not all(each.requires_grad for each in own):
@@ -140,14 +140,14 @@ def _left_behind(of_process: ProcessEvidence) -> list[Finding]:
             numbers = [
                 f"none in its last {since:,} of {optimizer.steps:,} steps, with {optimizer.passes_since:,} passes"
             ]
-            reason = "its parameters have no gradients any more: another model is trained"
+            reason = "its parameters no longer have gradients: another model is trained"
             rank, place = [of_process.process.rank], optimizer.origin
             found.append(OTHER_MODEL.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
     return found
 
 
 def _recreated(of_process: ProcessEvidence) -> list[Finding]:
-    """The optimizers of one process that were made again and again for the same parameters."""
+    """The optimizers of one process that were recreated again and again for the same parameters."""
     alike: dict[tuple[str, str, frozenset[int], int], list[OptimizerSummary]] = {}
     for optimizer in of_process.training.optimizers.values():
         if optimizer.made and optimizer.steps and _keeps_state(optimizer):
@@ -166,9 +166,9 @@ def _recreated(of_process: ProcessEvidence) -> list[Finding]:
 
 
 def _are_of_epochs(optimizers: list[OptimizerSummary], tensors: frozenset[int], of_process: ProcessEvidence) -> bool:
-    """Whether each of several optimizers took the batches of one loader, at one rate, and steps alone changed anything.
+    """Whether each optimizer made the steps of one epoch at one rate, and nothing but steps changed the parameters.
 
-    Where weights are set between, as in federated learning, a new optimizer is right.
+    If weights are set in between, as in federated learning, a new optimizer is right.
     """
     steps = optimizers[0].steps
     loaders = [each.last for each in of_process.acts.loaders.values()]
@@ -180,7 +180,7 @@ def _are_of_epochs(optimizers: list[OptimizerSummary], tensors: frozenset[int], 
 
 
 def _frozen(of_process: ProcessEvidence) -> list[Finding]:
-    """The frozen parameters of one process that steps have changed, those of one optimizer together."""
+    """The frozen parameters of one process that steps have changed, grouped by optimizer."""
     found = []
     moved = {each.id: each for each in of_process.process.tensors if each.frozen_steps >= 2 and not each.removed}
     all_names = [each.name for each in of_process.process.tensors if not each.is_buffer]
@@ -204,17 +204,17 @@ def _frozen(of_process: ProcessEvidence) -> list[Finding]:
 
 
 def _keeps_state(optimizer: OptimizerSummary) -> bool:
-    """Whether an optimizer keeps something of one step for the next."""
+    """Whether an optimizer keeps state between steps."""
     return optimizer.name not in _STATELESS or any(group.settings.get("momentum") for group in optimizer.groups)
 
 
 def _lacks(parameters: list[TensorSummary], own: set[int], others: int) -> bool:
-    """Whether a model lacks an optimizer for as many parameters as an optimizer has others.
+    """Whether a model lacks an optimizer for as many parameters as an optimizer has other tensors.
 
     Args:
-        parameters: those of the model.
-        own: the ids of parameters of any model that the optimizer has.
-        others: how many other tensors it has.
+        parameters: the parameters of the model.
+        own: the ids of the traced parameters in the optimizer.
+        others: the number of other tensors in it.
     """
     if own:
         starved = sum(_is_starved(each) and each.id not in own for each in parameters)
@@ -223,7 +223,7 @@ def _lacks(parameters: list[TensorSummary], own: set[int], others: int) -> bool:
 
 
 def _is_starved(parameter: TensorSummary) -> bool:
-    """Whether a parameter had gradients that no optimizer took, or was replaced, and has not changed since."""
+    """Whether a parameter had gradients that no optimizer used, or was replaced, and has not changed since."""
     if parameter.is_stepped:
         return False
     if parameter.requires_grad and parameter.updates.get("replaced") == parameter.update_count > 0:

@@ -1,4 +1,4 @@
-"""No module has put out a NaN or an infinity."""
+"""Checks that no module returned a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _look(evidence: Evidence) -> Sight:
-    """Outputs are looked at on any level, and in iterations that are not recorded."""
+    """Outputs are checked on any level, and also in iterations that are not recorded."""
     findings = find_non_finite(evidence, "output")
     is_any_called = any(process.module_calls for process in evidence.processes)
     unseen = list(evidence.compiled_words)

@@ -1,4 +1,4 @@
-"""No parameter and no buffer came to hold a NaN or an infinity, or to have an infinite norm."""
+"""Checks that no parameter or buffer came to contain a NaN or an infinity, or to have an infinite norm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _look(evidence: Evidence) -> Sight:
-    """A buffer that was made with infinities, as a mask is, holds what it should."""
+    """A buffer that was created with infinities, like a mask, is as intended."""
     findings = [*find_non_finite(evidence, "parameter", "buffer"), *find_overflows(evidence, events.Update)]
     findings += find_at_start(evidence, findings)
     tensors = [tensor for process in evidence.processes for tensor in process.tensors if not tensor.removed]

@@ -1,7 +1,7 @@
-"""Penalties on gradients have gradients themselves.
+"""Checks that penalties on gradients have gradients themselves.
 
-`torch.autograd.grad` without `create_graph=True` gives numbers without a graph: a penalty that is computed from them,
-as in WGAN-GP, is a constant in the loss. It is reported as part of the loss, and regularises nothing.
+`torch.autograd.grad` without `create_graph=True` returns gradients without a graph. A penalty that is computed from
+them, as in WGAN-GP, is a constant in the loss and regularises nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CONSTANT_PENALTY: Final = Rule(
     "Penalties on gradients that have no gradient",
     "A function whose name says that it computes a penalty (`gradient_penalty`, `gp`, `r1`) called "
     "`torch.autograd.grad` at least twice at one place, each time without `create_graph=True`, in a run that trains. "
-    "What it gives does not depend on the weights any more.",
-    "Give `create_graph=True` to `torch.autograd.grad`.",
+    "The result does not depend on the weights.",
+    "Pass `create_graph=True` to `torch.autograd.grad`.",
     "show {run} --kind backward",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",),
 )
@@ -45,4 +45,4 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 CHECK: Final = Check("penalties", "penalties on gradients have gradients", _look, (CONSTANT_PENALTY,))
-"""Only there if a function that is called after a penalty computes gradients."""
+"""Applies if a function named like a penalty computes gradients."""

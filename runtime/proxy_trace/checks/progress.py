@@ -1,17 +1,17 @@
-"""Training goes somewhere: gradients, weights and the loss keep to a range, and the first layers learn.
+"""Checks that training makes progress: gradients, weights and the loss stay in range, and the first layers learn.
 
-Of processes with one optimizer that steps, and by several signs together, as none of them says enough alone:
+Only processes with one stepping optimizer are judged, and by several signs together, since none is enough alone:
 
 | signs | code |
 | --- | --- |
-| a weight grew fifty times, and the loss by half, or the rate of an adaptive optimizer is 0.5 or more | \
+| a weight grew fifty-fold, and the loss by half, or the rate of an adaptive optimizer is 0.5 or more | \
 learning-rate-too-high |
-| the loss grew ten times, and then something was no longer finite, in a model without recurrence | \
+| the loss grew ten-fold, and then something became non-finite, in a model without recurrence | \
 learning-rate-too-high |
-| gradients grew a thousand times, and then something was no longer finite, in a model with recurrence | \
+| gradients grew a thousand-fold, and then something became non-finite, in a model with recurrence | \
 exploding-gradients |
 | the first weight had a thousandth of the gradient of the last, and the loss did not fall | vanishing-gradients |
-| four and more backward passes at one place for each step, with a loss that is divided by nothing | \
+| at least four backward passes at one place per step, with an unscaled loss | \
 accumulation-not-scaled |
 """
 
@@ -93,7 +93,7 @@ _ADAPTIVE: Final = re.compile(r"(N|R|Sparse)?Adam(W|ax)?$|Lion$|Adagrad$")
 _RECURRENT: Final = re.compile(r"(RNN|LSTM|GRU)(Cell)?$")
 _SCALED: Final = frozenset({"Div", "Mul", "Sum"})
 _WEIGHT: Final = re.compile(r"\[\d+, .*\d\]$")
-"""How the description of a tensor with two dimensions or more ends."""
+"""The end of the description of a tensor with two or more dimensions."""
 
 _SIZES: Final = re.compile(r"\[([\d, ]*)\]$")
 
@@ -125,7 +125,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 class _Judge:
-    """Looks at a process in which one optimizer steps."""
+    """Judges a process with one stepping optimizer."""
 
     def __init__(self, optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> None:
         self._optimizer = optimizer
@@ -143,7 +143,7 @@ class _Judge:
         self._is_non_finite = any(each.where != "output" for each in of_process.non_finite)
 
     def exploding(self) -> Finding | None:
-        """Whether gradients grew until something was no longer finite, in a model with recurrence."""
+        """The finding if gradients of a recurrent model grew until something became non-finite."""
         optimizer = self._optimizer
         growth = optimizer.largest_gradient / optimizer.first_gradient if optimizer.first_gradient else 0.0
         is_clipped = any(clip.in_time for clip in self._of_process.training.clips.values())
@@ -154,7 +154,7 @@ class _Judge:
         return EXPLODING.finding(optimizer.name, reason, self._rank, place=optimizer.place, evidence=numbers)
 
     def too_high(self) -> Finding | None:
-        """Whether weights and the loss grew, or the loss until something was no longer finite."""
+        """The finding if weights and the loss grew, or the loss grew until something became non-finite."""
         values, optimizer = self._values, self._optimizer
         if values is None:
             return None
@@ -169,11 +169,11 @@ class _Judge:
         numbers = [f"learning rate {rate:.3g}", f"loss {first:.3g} at first, {last:.3g} at last"]
         if has_grown:
             numbers.append(f"a weight {growth:.3g} times as large")
-        reason = "weights and loss grew" if has_grown else "the loss grew until something was no longer finite"
+        reason = "weights and loss grew" if has_grown else "the loss grew until something became non-finite"
         return RATE_TOO_HIGH.finding(optimizer.name, reason, self._rank, place=optimizer.origin, evidence=numbers)
 
     def vanishing(self) -> Finding | None:
-        """Whether gradients came to next to nothing in the first layer of a model that learns nothing."""
+        """The finding if gradients almost vanish in the first layer of a model that does not learn."""
         values = self._values
         weights = [each for each in self._weights if each.largest_gradient]
         if values is None or values.count < _FEWEST_VALUES or len(self._roots) != 1 or len(weights) < _FEWEST_WEIGHTS:
@@ -189,7 +189,7 @@ class _Judge:
         return VANISHING.finding(weights[0].name, reason, self._rank, place=place, evidence=numbers)
 
     def _is_recurrent(self) -> bool:
-        """Whether the model has recurrent layers, or is called for each part of a sequence."""
+        """Whether the model has recurrent layers, or is called several times per backward pass."""
         process, training = self._of_process.process, self._of_process.training
         called = max(
             (root.trained_calls for number, root in training.roots.items() if number in self._roots), default=0
@@ -200,7 +200,7 @@ class _Judge:
 
 
 def _unscaled(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> Finding | None:
-    """Whether an optimizer takes the sum of the gradients of several losses."""
+    """The finding if an optimizer uses the summed gradients of several unscaled losses."""
     passes, steps = max(optimizer.passes.items(), key=lambda each: each[1], default=(0, 0))
     loss = of_process.training.losses.get(optimizer.loss)
     if passes < _FEWEST_PASSES or steps < 2 or steps * 10 < optimizer.steps * 9 or loss is None or not loss.nodes:
@@ -208,20 +208,20 @@ def _unscaled(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> Findi
     if call_of(loss.nodes[0]) in _SCALED or loss.nodes[0].shape or loss.nodes[0].inside:
         return None
     rule = NOT_SCALED if optimizer.name == "SGD" else _UNSURE
-    reason = f"each step takes the sum of the gradients of {passes:,} losses"
+    reason = f"each step uses the sum of the gradients of {passes:,} losses"
     numbers = [f"in {steps:,} of {optimizer.steps:,} steps"]
     return rule.finding(optimizer.name, reason, [of_process.process.rank], place=loss.place, evidence=numbers)
 
 
 def _growth(weight: TensorSummary) -> float:
-    """How many times as large a weight is as it was at first; 0 where that is not known."""
+    """The ratio of a weight's last norm to its first; 0 if unknown."""
     first = None if weight.first is None else weight.first.norm
     last = None if weight.last is None else weight.last.norm
     return last / first if isinstance(first, float) and isinstance(last, float) and first > 0.01 else 0.0
 
 
 def _root_mean_square(weight: TensorSummary) -> float:
-    """The size of the elements that a weight began with; 0 where that is not known."""
+    """The root mean square of a weight's initial elements; 0 if unknown."""
     norm = None if weight.first is None else weight.first.norm
     sizes = _SIZES.search(weight.type)
     count = 0 if sizes is None else math.prod(int(size) for size in sizes[1].split(",") if size.strip())

@@ -1,8 +1,8 @@
-"""Ranks that hold the same parameters still do at the last step that they have in common.
+"""Checks that ranks that hold the same parameters still do at their last common step.
 
-What is in several ranks under one name, in one shape and place, and had the same values when training began, is a
-replica. If replicas differ from some step on, and never agree again, the ranks part. What differs from the start need
-not be a replica: separate runs under one launcher and models that are split by hand look the same.
+A parameter that several ranks have under one name, shape and placement, with the same values when training began, is a
+replica. If replicas differ from some step on, and never agree again, the ranks diverge. Parameters that differ from the
+start need not be replicas: separate runs under one launcher and models split by hand look the same.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ RANKS_PART: Final = Rule(
     "left out. This is a note if no wrapper keeps the ranks equal and they diverge at the first step: the weights may "
     "be averaged occasionally, outside PyTorch's optimizers.",
     "Check whether every rank trains through the `DistributedDataParallel` wrapper, with the same learning rate and "
-    "the "
-    "same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone.",
+    "the same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone.",
     "ranks {run}",
     "parameter",
 )
@@ -42,7 +41,7 @@ _WRAPPERS: Final = frozenset({"DistributedDataParallel", "FullyShardedDataParall
 """Types of modules that keep replicas equal."""
 
 _UNSURE: Final = RANKS_PART._replace(severity=NOTE)
-"""Without a wrapper, ranks that part at the first step may be meant to, as where weights are averaged now and then."""
+"""Without a wrapper, ranks that diverge at the first step may do so on purpose, as with occasional averaging."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -57,7 +56,7 @@ def _look(evidence: Evidence) -> Sight | None:
     if compared is None or not compared.parameters:
         return Sight((), [evidence.not_compared or "no parameter is in several ranks"], has_looked=False)
     if not compared.steps and not _came_equally_far(evidence, compared):
-        return Sight((), ["they have no step in common"], has_looked=False)
+        return Sight((), ["the ranks have no step in common"], has_looked=False)
     is_wrapped = any(module.type in _WRAPPERS for module in evidence.modules)
     found = _findings(compared, ranks, is_wrapped=is_wrapped)
     apart = len(compared.never_agreed)
@@ -65,7 +64,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _came_equally_far(evidence: Evidence, compared: Comparison) -> bool:
-    """Whether ranks without a step of an optimizer can be compared where they ended."""
+    """Whether ranks without optimizer steps can be compared at their ends."""
     files = {each.file for each in compared.ranks}
     ends = {(process.end, process.end_step) for process in evidence.processes if process.file in files}
     return len(ends) == 1 and all(end for end, _ in ends)
@@ -73,7 +72,7 @@ def _came_equally_far(evidence: Evidence, compared: Comparison) -> bool:
 
 def _findings(compared: Comparison, ranks: list[int], *, is_wrapped: bool) -> list[Finding]:
     names_by_reason: dict[tuple[str, int | None, bool], list[str]] = {}
-    # What else agrees all the time is kept equal by somebody.
+    # If other parameters agree all the time, something keeps them equal.
     is_kept = is_wrapped or len(compared.drifted) + len(compared.never_agreed) < compared.parameters
     for difference in compared.drifted:
         if not difference.agrees_again:
@@ -87,12 +86,12 @@ def _findings(compared: Comparison, ranks: list[int], *, is_wrapped: bool) -> li
 
 
 def _reason(difference: GroupedDifference, compared: Comparison) -> tuple[str, int | None]:
-    """What is said of a difference, and the step after which it was first seen."""
+    """The reason for a difference, and the step after which it was first seen."""
     groups = " | ".join(format_ranks(group) for group in difference.groups)
     if not compared.steps:
         return f"the same at the start, not at the end ({groups})", None
     before = "the same before" if difference.agreed else "the same at the start"
-    return f"{before}, and different ever since ({groups})", difference.first_step
+    return f"{before}, and different since then ({groups})", difference.first_step
 
 
 def _unseen(evidence: Evidence, compared: Comparison) -> list[str]:

@@ -1,8 +1,8 @@
-"""Optimizers had a learning rate to step with, and that which the program set.
+"""Checks that optimizers had a learning rate other than 0, and the one that the program set.
 
-A rate of 0 changes nothing, and raises nothing: a scheduler that was given epochs where it counts steps, a warm-up that
-never leaves its first value, a rate that was divided as an integer. Nor does one that is set where the optimizer does
-not read it: it is `param_group["lr"]` alone that counts.
+A rate of 0 changes nothing, and raises no error: a scheduler received epochs although it counts steps, a warm-up never
+leaves its first value, a rate was divided as an integer. Nor is there an error if the rate is set where the optimizer
+does not read it: only `param_group["lr"]` counts.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ WITHOUT_EFFECT: Final = Rule(
     "learning-rate-not-read",
     ERROR,
     "Learning rates that the optimizer does not read",
-    "The program set an attribute of an optimizer of PyTorch's own, such as `optimizer.lr`, to another number than its "
-    "learning rate, or again and again another key of its groups, such as `learning_rate`, while the rate itself "
-    "stayed as it was.",
+    "The program set an attribute of one of PyTorch's optimizers, such as `optimizer.lr`, to another number than its "
+    "learning rate. Or it repeatedly set another key of its groups, such as `learning_rate`, while the rate itself "
+    "stayed the same.",
     'Set it in each group: `for group in optimizer.param_groups: group["lr"] = rate`.',
     "show {run} --kind optimizer,rate_without_effect",
     sources=("https://discuss.pytorch.org/t/adaptive-learning-rate/320",),
@@ -47,10 +47,10 @@ WITHOUT_EFFECT: Final = Rule(
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
-    is_any_told = False
+    is_any = False
     for of_process in evidence.of_processes:
         for number, optimizer in of_process.training.optimizers.items():
-            is_any_told |= any(group.rates for group in optimizer.groups)
+            is_any |= any(group.rates for group in optimizer.groups)
             if optimizer.steps_at_zero >= 2 and optimizer.steps_at_zero * 2 > optimizer.steps:
                 place, words = _cause(number, optimizer, of_process.training)
                 numbers = [f"in {optimizer.steps_at_zero:,} of {optimizer.steps:,} steps", *words]
@@ -63,16 +63,16 @@ def _look(evidence: Evidence) -> Sight:
                 WITHOUT_EFFECT.finding(optimizer.name, f"`{what}` is not read", [of_process.process.rank], place=place)
                 for what, place in optimizer.misplaced
             ]
-    if not is_any_told:
+    if not is_any:
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, evidence.sampling_words)
 
 
 def _cause(number: int, optimizer: OptimizerSummary, training: TrainingSummary) -> tuple[str, list[str]]:
-    """Where the rate became 0, as far as that is known, and what a scheduler has to do with it, in words.
+    """Where the rate became 0, as far as known, and a scheduler's part in it, in words.
 
-    A scheduler that is advanced between the backward passes for one step is at its end too early. Otherwise it is
-    where the scheduler was made, or else the optimizer.
+    A scheduler that is advanced between the backward passes of one step ends too early. Otherwise, the place is where
+    the scheduler was created, or else the optimizer.
     """
     for scheduler in training.schedulers_of(number):
         early = next((place for _, follows, place in scheduler.advances if follows == "backward"), "")
@@ -85,7 +85,7 @@ def _cause(number: int, optimizer: OptimizerSummary, training: TrainingSummary) 
 
 
 def _of_groups(number: int, optimizer: OptimizerSummary, of_process: ProcessEvidence) -> list[Finding]:
-    """The groups whose rate has stayed 0 while the program, and no scheduler, changed that of other groups."""
+    """Findings about groups whose rate stayed 0 while the program, without a scheduler, set other groups' rates."""
     changed = [group for group in optimizer.groups if group.rates > 1]
     if not changed or of_process.training.schedulers_of(number) or optimizer.steps < 2:
         return []
@@ -96,12 +96,12 @@ def _of_groups(number: int, optimizer: OptimizerSummary, of_process: ProcessEvid
         if group.largest_rate == 0.0 == group.last_rate and group.rates == 1:
             own = set(group.tensors)
             concerns = [name for name, _ in fold_names([each.name for each in tensors if each.id in own], names)]
-            reason = f"the learning rate of group {index} stayed 0, while that of others was set"
+            reason = f"the learning rate of group {index} stayed 0, while the program set other groups"
             rank, place = [of_process.process.rank], optimizer.origin
             found.append(ZERO.finding(optimizer.name, reason, rank, place=place, concerns=concerns))
     return found
 
 
 CHECK: Final = Check(
-    "rates", "optimizers had a learning rate other than 0, and that which was set", _look, (ZERO, WITHOUT_EFFECT)
+    "rates", "optimizers had a learning rate other than 0, as set by the program", _look, (ZERO, WITHOUT_EFFECT)
 )

@@ -1,4 +1,4 @@
-"""What is to be read about the checks: their part of the documentation, and what `proxy-trace explain` says."""
+"""Documentation of the checks: their page, and the text of `proxy-trace explain`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WIDTH: Final = 110
 
 
 def reference() -> str:
-    """The page of the documentation on the checks: Markdown, every check with its rules."""
+    """The page of the documentation about the checks: Markdown, every check with its rules."""
     sections = (line for check in CHECKS for line in _section(check))
     return "\n".join([_HEAD, *_table(), *sections, *_kinds_of_bugs()]) + "\n"
 
@@ -70,7 +70,7 @@ def _table() -> Iterator[str]:
 
 
 def _kinds_of_bugs() -> Iterator[str]:
-    """What people report, and what tells of it."""
+    """The table of reported bugs, and the rules that find them."""
     rules = all_rules(CHECKS)
     yield _KINDS
     yield "| area | what is wrong | code | reported in |"
@@ -85,7 +85,7 @@ def _kinds_of_bugs() -> Iterator[str]:
 
 
 def _section(check: Check) -> Iterator[str]:
-    """A check: when it passes, what its module says of it, and the rules that it is the first to have."""
+    """A check: when it passes, the description of its module, and the rules that no earlier check has."""
     first = [rule for rule in check.rules if _first_check(rule) is check]
     yield f"## The check `{check.name}`"
     yield ""
@@ -111,7 +111,7 @@ def _first_check(rule: Rule) -> Check:
 
 
 def rule_lines(rule: Rule, width: int = _WIDTH) -> Iterator[str]:
-    """What is to be known of a rule, in Markdown that reads as text, too."""
+    """The description of a rule, in Markdown that also reads well as plain text."""
     yield f"**{rule.severity}**: {rule.title}."
     yield ""
     yield from _wrapped(rule.meaning, width)

@@ -1,7 +1,7 @@
-"""Modules that are called are part of the model that calls them.
+"""Checks that called modules are part of the model that calls them.
 
-A module in a plain list or dictionary is none of its parameters' concern: `parameters()`, `to()`, `train()` and
-`state_dict()` pass over it.
+A model does not know the modules in its plain lists and dictionaries: `parameters()`, `to()`, `train()` and
+`state_dict()` skip them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _unregistered(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The modules of one process that others call and do not hold, those that were proxied at one place together."""
+    """The modules of one process that others call but do not contain, grouped by where they were proxied."""
     stepped = {tree.root_of(each.module) for each in of_process.process.tensors if each.is_stepped and each.has_changed}
     modules = {module.id: module for module in of_process.process.modules}
     found: dict[tuple[str, int], list[ModuleSummary]] = {}
@@ -57,7 +57,7 @@ def _unregistered(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding
     return [
         NOT_REGISTERED.finding(
             inner[0].name,
-            f"{modules[outer].name if outer in modules else 'a model'} calls it, but it is not part of that",
+            f"{modules[outer].name if outer in modules else 'a model'} calls it, but does not contain it",
             [of_process.process.rank],
             len(inner),
             place=place,

@@ -1,7 +1,7 @@
-"""Ranks that train one model together begin with the same weights, see different data, and step equally often.
+"""Checks that ranks of one model begin with the same weights, see different data, and make as many steps.
 
-Which ranks do is told by exact values. Gradients that are the same in two ranks, to the bit, where the weights are not,
-have been averaged. Weights that are the same at the end of runs with other data have been, too.
+Exact values show which ranks train one model. If gradients are equal in two ranks, to the bit, although the weights
+are not, they have been averaged. If weights are equal at the end although the data differed, so have they.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _longest_of_ranks(evidence: Evidence) -> list[ProcessEvidence]:
-    """Of each rank the process that made the most steps."""
+    """The process of each rank that made the most steps."""
     found: dict[int, ProcessEvidence] = {}
     for each in evidence.of_processes:
         known = found.get(each.process.rank)
@@ -73,7 +73,7 @@ def _longest_of_ranks(evidence: Evidence) -> list[ProcessEvidence]:
 
 
 def _begun_apart(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
-    """The parameters whose gradients are averaged, and whose values never were the same."""
+    """The parameters whose gradients are averaged although their values were never equal."""
     shared = [each for each in _shared(ranks) if each[0].is_stepped and each[0].has_changed]
     averaged = [each for each in shared if _are_same(each, lambda tensor: tensor.last_gradient)]
     if not averaged or len(averaged) < len(shared) or len({each.process.steps for each in ranks}) > 1:
@@ -101,7 +101,7 @@ def _begun_apart(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
 
 
 def _stepped_unequally(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
-    """Whether ranks that end with the same weights have made different numbers of steps."""
+    """The finding if ranks that end with the same weights have made different numbers of steps."""
     steps = [each.process.steps for each in ranks]
     has_ended = all(each.process.end == "exit" for each in ranks)
     if not has_ended or max(steps) - min(steps) < 2 or max(steps) * 10 < min(steps) * 11 or not min(steps):
@@ -112,18 +112,18 @@ def _stepped_unequally(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
     optimizer = _stepping(ranks[0])
     numbers = [f"{count:,} steps in rank {each.process.rank}" for each, count in zip(ranks, steps, strict=True)][:4]
     name, place = ("steps", "") if optimizer is None else (optimizer.name, optimizer.place)
-    reason = "it makes different numbers of steps in ranks that share their weights"
+    reason = "it made different numbers of steps in ranks that share their weights"
     numbers_of_ranks = [each.process.rank for each in ranks]
     return [UNEQUAL_STEPS.finding(name, reason, numbers_of_ranks, place=place, evidence=numbers)]
 
 
 def _are_shared(tensors: Sequence[TensorSummary]) -> bool:
-    """Whether a parameter has the same values in all ranks: at the end, or where it last got some between steps."""
+    """Whether a parameter has the same values in all ranks: at the end, or when it was last set between steps."""
     return _are_same(tensors, lambda tensor: tensor.last) or _are_same(tensors, lambda tensor: tensor.last_between)
 
 
 def _given_the_same(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
-    """Whether all ranks of a wrapped model are given the same data."""
+    """The finding if all ranks of a wrapped model receive the same data."""
     if not all(any(each.type == _WRAPPER and each.calls for each in one.process.modules) for one in ranks):
         return []
     given = [[(each.type, each.statistics) for each in one.training.inputs] for one in ranks]
@@ -132,22 +132,22 @@ def _given_the_same(ranks: Sequence[ProcessEvidence]) -> list[Finding]:
         return []
     first = ranks[0].training.inputs[0]
     names = {module.id: module.name for module in ranks[0].process.modules}
-    reason = "it was given the same values in all ranks"
-    numbers = [f"in the first {count:,} calls that are recorded"]
+    reason = "it received the same values in all ranks"
+    numbers = [f"in the first {count:,} recorded calls"]
     numbers_of_ranks = [each.process.rank for each in ranks]
     name = names.get(first.root, "")
     return [EQUAL_STREAMS.finding(name, reason, numbers_of_ranks, place=first.place, evidence=numbers)]
 
 
 def _is_same_data(given: Sequence[tuple[str, Statistics]]) -> bool:
-    """Whether several tensors have the same values, and not only one number."""
+    """Whether several tensors have the same values, which are not all one number."""
     bits = {(type_, statistics.bits) for type_, statistics in given}
     first = given[0][1]
     return len(bits) == 1 and first.bits is not None and first.minimum != first.maximum
 
 
 def _shared(ranks: Sequence[ProcessEvidence]) -> list[list[TensorSummary]]:
-    """The parameters that all ranks have in the same shape, each of them in the order of the ranks."""
+    """The parameters that all ranks have in the same shape; each as a list in rank order."""
     of_ranks = [
         {(each.name, each.type): each for each in one.process.tensors if not (each.is_buffer or each.removed)}
         for one in ranks
@@ -184,4 +184,4 @@ CHECK: Final = Check(
     _look,
     (RANKS_PART, UNEQUAL_STEPS, EQUAL_STREAMS),
 )
-"""Only present if a run has several ranks."""
+"""Applies if a run has several ranks."""

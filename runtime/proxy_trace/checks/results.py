@@ -1,7 +1,7 @@
-"""The code that trains uses what it computes.
+"""Checks that training code uses what it computes.
 
-`scores.masked_fill(mask, float("-inf"))` as a statement of its own changes nothing: it gives a new tensor, and the old
-one goes on without a mask. What changes a tensor in place has a name with an underscore at the end.
+The statement `scores.masked_fill(mask, float("-inf"))` changes nothing: it returns a new tensor, and the old one stays
+without a mask. Methods that change a tensor in place have a name that ends with an underscore.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 DISCARDED: Final = Rule(
     "result-discarded",
     WARNING,
-    "Tensors that are computed and not used",
-    "A statement of the code that trains, or of a module's `forward`, calls a function that does nothing but to "
-    "compute another tensor, and drops it: a method that only tensors have, as `masked_fill`; a function of torch, as "
-    "`F.dropout`; or a layer of PyTorch's own that does not work in place. It is as if the statement were not there.",
-    "Assign the result, `scores = scores.masked_fill(...)`, or call what works in place, `scores.masked_fill_(...)`.",
+    "Tensors that are computed and discarded",
+    "A statement in training code, or in a module's `forward`, calls a function that only computes another tensor, and "
+    "discards the result: a method that only tensors have, such as `masked_fill`; a function of torch, such as "
+    "`F.dropout`; or a layer of PyTorch that does not work in place. The statement has no effect.",
+    "Assign the result, `scores = scores.masked_fill(...)`, or use the in-place method, `scores.masked_fill_(...)`.",
     "show {run} --kind discarded_result",
     sources=(
         "https://github.com/lucidrains/flamingo-pytorch/issues/10",
@@ -35,7 +35,7 @@ DISCARDED: Final = Rule(
 def _look(evidence: Evidence) -> Sight:
     findings = [
         DISCARDED.finding(
-            discard.event.function, "nothing uses what it gives", [of_process.process.rank], place=discard.place
+            discard.event.function, "its result is not used", [of_process.process.rank], place=discard.place
         )
         for of_process in evidence.of_processes
         for discard in of_process.acts.discards

@@ -1,4 +1,4 @@
-"""What a check may find: a rule has a code, says how bad it is, and tells what to do."""
+"""Rules: the kinds of findings, with code, severity and remedy."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 from proxy_trace.checks.finding import ERROR, NOTE, WARNING, Finding
 
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
-"""From the gravest to the least."""
+"""From the most to the least severe."""
 
 
 class Rule(NamedTuple):
-    """A sort of finding.
+    """A kind of finding.
 
     Attributes:
         code: its stable name, in lower case with hyphens.
         severity: "error" for what is wrong, "warning" for what looks wrong, "note" for what is worth knowing.
-        title: what all findings of it have in common, as a heading.
-        meaning: what it says of a run, what it needs of the trace and when it applies, with thresholds and reasons.
-        remedy: what to do, as an imperative sentence; "" for a note that asks for nothing.
-        more: the arguments of `proxy-trace` that show more; `{run}` and `{name}` stand for those of the finding.
-        counts: what `Finding.names` counts: "parameter" for parameters; "" where names are not counted.
-        sources: public reports of the bug: addresses, or papers with title, venue and year.
-        explains: the codes of what follows from it, and is told as its evidence.
+        title: what all its findings have in common, as a heading.
+        meaning: what it says about a run, what it requires of the trace, and when it applies, with thresholds.
+        remedy: what to do, as an imperative sentence; "" for a note that needs no action.
+        more: the arguments of `proxy-trace` that show more; `{run}` and `{name}` are filled in from the finding.
+        counts: what `Finding.names` counts: "parameter" for parameters; "" if names are not counted.
+        sources: public reports of the bug: URLs, or papers with title, venue and year.
+        explains: the codes of its consequences, which are reported as its evidence.
     """
 
     code: str
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
         evidence: list[str] | None = None,
         concerns: list[str] | None = None,
     ) -> Finding:
-        """A finding of this sort; the arguments are the fields of `Finding`."""
+        """A finding of this kind; the arguments are the fields of `Finding`."""
         return Finding(
             code=self.code,
             severity=self.severity,

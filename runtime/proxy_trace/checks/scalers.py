@@ -1,13 +1,13 @@
-"""Gradient scalers of mixed precision step, and what they step with was not clipped too early.
+"""Checks that the gradient scalers of mixed precision step, and that clipping comes after unscaling.
 
-A scaler multiplies the loss, so that small gradients do not vanish in half precision, and divides the gradients before
-the step. It skips a step whose gradients are not finite, and lowers the scale in `update()`. A few skips at the start
-are as they should be.
+A scaler multiplies the loss so that small gradients do not vanish in half precision, and divides the gradients before
+the step. It skips a step with non-finite gradients, and lowers the scale in `update()`. A few skips at the start are
+normal.
 
 | the scaler | code |
 | --- | --- |
-| skipped three steps, each with no smaller scale than the one before | scaler-skips-steps |
-| was one of three made at one place for one optimizer, of which each skipped steps | \
+| skipped three steps, none with a smaller scale than the previous skip | scaler-skips-steps |
+| is one of three created at one place for one optimizer, which all skipped steps | \
 scaler-skips-steps |
 | skipped at least 32 steps, and more than half of all | scaler-skips-steps |
 | divided gradients that had been clipped since the backward pass, in two steps | clip-before-unscale |
@@ -53,7 +53,7 @@ BEFORE_UNSCALE: Final = Rule(
 
 _STUCK: Final = 3
 _MANY: Final = 32
-"""So many skips halve the largest first scale that there is down to less than 1."""
+"""This many skips reduce the largest initial scale to less than 1."""
 _FEWEST_SCALERS: Final = 3
 
 
@@ -70,7 +70,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _of_scaler(scaler: ScalerSummary, of_process: ProcessEvidence) -> list[Finding]:
-    """What one scaler did to one optimizer."""
+    """The findings about one scaler with one optimizer."""
     last, rank = scaler.last, [of_process.process.rank]
     optimizer = of_process.training.optimizers.get(scaler.optimizer)
     name = "GradScaler" if optimizer is None else f"GradScaler of {optimizer.name}"
@@ -89,7 +89,7 @@ def _of_scaler(scaler: ScalerSummary, of_process: ProcessEvidence) -> list[Findi
 
 
 def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
-    """The scalers of one process that were made again and again for one optimizer."""
+    """The findings about scalers that were created repeatedly for one optimizer."""
     alike: dict[tuple[int, str], list[ScalerSummary]] = {}
     for scaler in of_process.acts.scalers.values():
         if scaler.optimizer and scaler.made and scaler.last.skipped:
@@ -97,7 +97,7 @@ def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
     return [
         SKIPS.finding(
             "GradScaler",
-            "created again and again, and each skips its first steps",
+            "created repeatedly, and each skips its first steps",
             [of_process.process.rank],
             place=made,
             evidence=[f"{len(scalers):,} scalers skipped steps"],
@@ -108,4 +108,4 @@ def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
 
 
 CHECK: Final = Check("scalers", "gradient scalers stepped", _look, (SKIPS, BEFORE_UNSCALE))
-"""Only present if a scaler skipped a step, or divided gradients that had been clipped."""
+"""Applies if a scaler skipped a step, or divided gradients that had been clipped."""

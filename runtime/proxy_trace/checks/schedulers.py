@@ -1,17 +1,17 @@
-"""Learning rate schedulers are advanced when they should be.
+"""Checks that learning rate schedulers are advanced when they should be.
 
-Since PyTorch 1.1 a scheduler is advanced behind the optimizer's step: before it, the first rate of the schedule is
-never used. A schedule that counts epochs, advanced with every batch, is at its end before the training has begun, and
-one that counts batches, advanced with every epoch, is not at its end when the training is.
+Since PyTorch 1.1, a scheduler is advanced after the optimizer's step; before it, the first rate of the schedule is
+skipped. A schedule of epochs that is advanced with every batch ends almost at once, and a schedule of batches that is
+advanced with every epoch never ends.
 
 | the scheduler | code |
 | --- | --- |
 | was advanced before its optimizer had stepped | scheduler-before-optimizer |
-| has brought the rate to a hundredth for most steps | learning-rate-decays-per-batch |
-| goes up and down with a period of less than an epoch | cosine-schedule-repeats |
-| was made for as many advances as there were steps, and got a quarter of them or fewer | schedule-not-finished |
-| goes on while another optimizer trains what its own has trained | scheduler-of-old-optimizer |
-| takes a score for a loss, or the other way round | plateau-of-other-mode |
+| has reduced the rate to a hundredth for most steps | learning-rate-decays-per-batch |
+| rises and falls with a period of less than an epoch | cosine-schedule-repeats |
+| was created for as many advances as there were steps, and got at most a quarter of them | schedule-not-finished |
+| continues while another optimizer trains the parameters of its own | scheduler-of-old-optimizer |
+| treats a score as a loss, or the other way round | plateau-of-other-mode |
 """
 
 from __future__ import annotations
@@ -59,40 +59,40 @@ REPEATS: Final = Rule(
     "Cosine schedules that rise again within an epoch",
     "A `CosineAnnealingLR` was advanced with the steps of its optimizer, and reached the end of its half period, "
     "`T_max`, at least four times. `T_max` is less than the number of batches in an iteration over the data, or about "
-    "the number of such iterations: it counts epochs. Behind `T_max` the rate rises again.",
-    "Give it `T_max=epochs * len(loader)`, or advance it once for each epoch.",
+    "the number of such iterations: it counts epochs. After `T_max`, the rate rises again.",
+    "Set `T_max=epochs * len(loader)`, or advance it once per epoch.",
     "show {run} --kind optimizer,scheduler_step",
     sources=("https://discuss.pytorch.org/t/scheduler-step-after-each-epoch-or-after-each-minibatch/111249",),
 )
 NOT_FINISHED: Final = Rule(
     "schedule-not-finished",
     WARNING,
-    "Schedules that are advanced too seldom",
-    "A scheduler was made for exactly as many advances as its optimizer made steps (`total_steps`, `T_max` or "
-    "`total_iters`), and was advanced a quarter as often, or less: the run ends near the start of the schedule, for "
+    "Schedules that are advanced too rarely",
+    "A scheduler was created for exactly as many advances as its optimizer made steps (`total_steps`, `T_max` or "
+    "`total_iters`), and was advanced at most a quarter as often: the run ends near the start of the schedule, for "
     "`OneCycleLR` in its warm-up.",
-    "Call `scheduler.step()` behind each `optimizer.step()`; or make the schedule for the number of epochs.",
+    "Call `scheduler.step()` after each `optimizer.step()`; or create the schedule for the number of epochs.",
     "show {run} --kind optimizer,scheduler_step",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html",),
 )
 OTHER_MODE: Final = Rule(
     "plateau-of-other-mode",
     WARNING,
-    "Plateaus of scores that are taken for losses",
-    "A `ReduceLROnPlateau` has lowered the rate, and no value that it was given was better than the first, by its "
-    '`mode`. Its mode is "min", the default, and the line that gives it the value names a score (`acc`, `f1`, `auc`, '
+    "Plateaus with the wrong mode",
+    "A `ReduceLROnPlateau` has lowered the rate, and no value that it received was better than the first, by its "
+    '`mode`. Its mode is "min", the default, and the line that passes the value names a score (`acc`, `f1`, `auc`, '
     '`iou`, ...) and no loss; or it is "max", and the line names a loss and no score.',
-    'Give `mode="max"` to the scheduler for what is to rise.',
+    'Pass `mode="max"` to the scheduler for a value that should rise.',
     "show {run} --kind rate_reduced,optimizer",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",),
 )
 OF_OLD_OPTIMIZER: Final = Rule(
     "scheduler-of-old-optimizer",
     WARNING,
-    "Schedulers of optimizers that step no more",
-    "A scheduler was advanced again and again after its optimizer had made its last step, or although it never made "
-    "one. Another optimizer that has the same parameters steps instead, and has no scheduler: its rate stays as it is.",
-    "Make the scheduler anew for the new optimizer.",
+    "Schedulers of optimizers that no longer step",
+    "A scheduler was advanced repeatedly after the last step of its optimizer, or although that never stepped. Another "
+    "optimizer with the same parameters steps instead, and has no scheduler, so its rate stays the same.",
+    "Create a new scheduler for the new optimizer.",
     "show {run} --kind optimizer,scheduler_step",
 )
 
@@ -105,10 +105,10 @@ _SCORES: Final = frozenset(
     | {"recall", "precision", "r2", "reward", "correct"}
 )
 _LOSSES: Final = frozenset({"loss", "losses", "err", "error", "mse", "mae", "rmse", "nll", "perplexity", "ppl"})
-"""The parts of names that say whether a value is to rise or to fall."""
+"""Parts of names that show whether a value should rise or fall."""
 
 _HORIZONS: Final = ("total_steps", "T_max", "total_iters")
-"""The attributes that say how many advances a schedule is made for."""
+"""The attributes with the number of advances that a schedule is created for."""
 
 _STEPS_OF_ONE_RATE: Final = 8
 
@@ -125,7 +125,7 @@ def _look(evidence: Evidence) -> Sight:
                 place = own[-1].advances[-1][2] if own else optimizer.origin
                 rates = [f"{group.largest_rate:.3g} to {group.last_rate:.3g}" for group in optimizer.groups[:1]]
                 numbers = [f"in {optimizer.decayed:,} of {optimizer.steps:,} steps", *rates]
-                reason = "its learning rate was less than a hundredth of the largest"
+                reason = "its learning rate was below a hundredth of its maximum"
                 findings.append(DECAYS_PER_BATCH.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
         findings += [_of_plateau(each, of_process) for each in training.plateaus.values() if _is_of_other_mode(each)]
         for scheduler in training.schedulers.values():
@@ -143,7 +143,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _has_decayed(optimizer: OptimizerSummary) -> bool:
-    """Whether an optimizer made most of its steps with next to no learning rate, after it was lowered often."""
+    """Whether an optimizer made most steps with a tiny learning rate that had been lowered often."""
     rates = max((group.rates for group in optimizer.groups), default=0)
     return (
         optimizer.steps >= _FEWEST_STEPS
@@ -154,17 +154,17 @@ def _has_decayed(optimizer: OptimizerSummary) -> bool:
 
 
 def _is_early(scheduler: SchedulerSummary) -> bool:
-    """Whether a scheduler was advanced before its optimizer had stepped, and not as a gradient scaler has it."""
+    """Whether a scheduler was advanced before its optimizer had stepped, except because of a gradient scaler."""
     if not scheduler.advances or scheduler.advances[0][0] or scheduler.advances[0][1] == "step":
         return False
     following = scheduler.advances[1:]
     if scheduler.advances[0][1] == "nothing" and not scheduler.followed_passes:
-        return bool(following) and following[0][0] == 1  # Of more, it was wound on.
+        return bool(following) and following[0][0] == 1  # After more, it was fast-forwarded.
     return all(follows == "backward" for _, follows, _ in following)
 
 
 def _repeats(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
-    """Whether the half period of a cosine schedule is one of epochs, and it is advanced with every batch."""
+    """The finding if a cosine schedule's half period counts epochs, but it is advanced with every batch."""
     half = scheduler.settings.get("T_max")
     optimizer = of_process.training.optimizers.get(scheduler.optimizer)
     if scheduler.name != "CosineAnnealingLR" or type(half) is not int or half < 1 or optimizer is None:
@@ -181,21 +181,21 @@ def _repeats(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Findin
 
 
 def _not_finished(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
-    """Whether a schedule for all steps of an optimizer was advanced for a few of them."""
+    """The finding if a schedule for all steps of an optimizer was advanced only a few times."""
     optimizer = of_process.training.optimizers.get(scheduler.optimizer)
     whole = next((value for name in _HORIZONS if type(value := scheduler.settings.get(name)) is int), 0)
     if optimizer is None or optimizer.steps < _FEWEST_STEPS or whole != optimizer.steps:
         return None
     if scheduler.most * _SELDOM > whole or not scheduler.advances:
         return None
-    numbers = [f"made for {whole:,} advances, and advanced {scheduler.most:,} times at most"]
+    numbers = [f"created for {whole:,} advances, but advanced at most {scheduler.most:,} times"]
     reason = f"its optimizer made {optimizer.steps:,} steps"
     rank = [of_process.process.rank]
     return NOT_FINISHED.finding(scheduler.name, reason, rank, place=scheduler.advances[-1][2], evidence=numbers)
 
 
 def _of_old_optimizer(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
-    """Whether a scheduler goes on while another optimizer has taken the place of its own."""
+    """The finding if a scheduler continues while another optimizer has replaced its own."""
     training = of_process.training
     old = training.optimizers.get(scheduler.optimizer)
     if old is None or not old.tensors:
@@ -206,27 +206,27 @@ def _of_old_optimizer(scheduler: SchedulerSummary, of_process: ProcessEvidence) 
         is_taken = new.first_at > old.last_at and len(new.tensors & old.tensors) * 2 > len(old.tensors)
         if is_taken and scheduler.last_step > new.first_at and scheduler.count >= 2:
             numbers = [f"{old.name} made {old.steps:,} steps, all before", f"advanced at {scheduler.advances[-1][2]}"]
-            reason = f"{scheduler.name} is that of another optimizer, and this one has none"
+            reason = f"{scheduler.name} belongs to another optimizer, and this one has none"
             rank = [of_process.process.rank]
             return OF_OLD_OPTIMIZER.finding(new.name, reason, rank, place=new.origin, evidence=numbers)
     return None
 
 
 def _is_of_other_mode(plateau: PlateauSummary) -> bool:
-    """Whether a scheduler waits for a score to fall, or for a loss to rise, by the words of the line that gives it."""
+    """Whether a scheduler waits for a score to fall or a loss to rise, by the words of the line that passes it."""
     is_score, is_loss = bool(_telling(plateau, _SCORES)), bool(_telling(plateau, _LOSSES))
     is_wrong = {"min": is_score and not is_loss, "max": is_loss and not is_score}.get(plateau.last.mode, False)
     return is_wrong and plateau.last.never_better
 
 
 def _telling(plateau: PlateauSummary, parts: frozenset[str]) -> list[str]:
-    """The words of the line that have one of these parts."""
+    """The words of the line that contain one of these parts."""
     return [word for word in plateau.last.words if parts & {part.lower() for part in _PARTS.split(word)}]
 
 
 def _of_plateau(plateau: PlateauSummary, of_process: ProcessEvidence) -> Finding:
     reason = f'its mode is "{plateau.last.mode}", and no value was better than the first'
-    numbers = [f"it was given {', '.join(_telling(plateau, _SCORES | _LOSSES))} at {plateau.place}"]
+    numbers = [f"it received {', '.join(_telling(plateau, _SCORES | _LOSSES))} at {plateau.place}"]
     rank, place = [of_process.process.rank], plateau.made or plateau.place
     return OTHER_MODE.finding("ReduceLROnPlateau", reason, rank, place=place, evidence=numbers)
 

@@ -1,22 +1,22 @@
-"""Steps of optimizers found gradients, and gradients found a step.
+"""Checks that steps of optimizers found gradients, and that gradients were used by a step.
 
-A step that finds no gradient changes nothing and raises nothing. Why it found none is told by what came before it:
+A step without gradients changes nothing, and raises no error. What came before it shows why:
 
 | before most steps of an optimizer | code |
 | --- | --- |
 | no backward pass since a step of any optimizer | step-without-backward |
 | a backward pass had left gradients, and they were cleared | grad-cleared-before-step |
-| the same, of accumulated gradients, before some steps | grad-cleared-before-step, as a warning |
-| backward passes with losses whose graph does not reach a model | loss-detached |
-| backward passes that left nothing but zeros | loss-constant |
+| likewise for some steps with accumulated gradients | grad-cleared-before-step, as a warning |
+| backward passes of losses whose graph does not reach a model | loss-detached |
+| backward passes that left only zeros | loss-constant |
 
-And of an optimizer that has parameters of a model which was called for training, and that never stepped:
+For an optimizer that has parameters of a model called for training, but never stepped:
 
 | the losses | code |
 | --- | --- |
-| were divided or multiplied by something, as where gradients are accumulated, and no optimizer stepped | \
+| were scaled, as for gradient accumulation, and no optimizer stepped | \
 accumulation-never-stepped |
-| were not, or others stepped | backward-without-step |
+| were not scaled, or others stepped | backward-without-step |
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CLEARED: Final = Rule(
     ERROR,
     "Gradients cleared before the step",
     "In at least nine of ten steps of an optimizer, and at least two, there was no gradient, or only zeros, although "
-    "a backward pass had computed some: something such as `zero_grad` came in between. Or, in as many steps, "
+    "a backward pass had computed some: something such as `zero_grad` cleared them. Or, in as many steps, "
     "gradients were accumulated over several backward passes at one place, with a loss that is divided accordingly, "
     "and the gradients of each pass were cleared before the next. If that happens only now and then, because the last "
     "batches of an epoch are too few for a step, it is a warning.",
@@ -132,14 +132,14 @@ def _is_most(part: int, whole: int) -> bool:
 
 
 def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> Finding | None:
-    """What is wrong with the steps of an optimizer."""
+    """The finding about the steps of an optimizer, if something is wrong with them."""
     steps, starved = optimizer.steps, optimizer.starved
-    if _is_most(optimizer.dropped, steps - 1) and _is_of_scaled(optimizer, of_process):
+    if _is_most(optimizer.dropped, steps - 1) and _has_scaled_loss(optimizer, of_process):
         reason = "gradients of all passes but the last were cleared before a step could use them"
         found = [f"in {optimizer.dropped:,} of {steps:,} steps"]
         return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=optimizer.place, evidence=found)
     if _is_end_dropped(optimizer, of_process):
-        reason = "gradients of the last passes before it came to an end were cleared, and no step takes them"
+        reason = "gradients of the last accumulated passes were cleared before a step could use them"
         found = [f"before {optimizer.dropped:,} of {steps:,} steps"]
         rank, place = [of_process.process.rank], optimizer.place
         return _END_CLEARED.finding(optimizer.name, reason, rank, place=place, evidence=found)
@@ -160,21 +160,21 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
 
 
 def _is_end_dropped(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
-    """Whether accumulated gradients were cleared now and then, once before a step, as those that an epoch ends with."""
+    """Whether accumulated gradients were now and then cleared once before a step, like those that end an epoch."""
     usual = max(optimizer.passes, key=lambda passes: optimizer.passes[passes], default=0)
     is_once = 2 <= optimizer.dropped == optimizer.dropped_once
-    return is_once and usual >= 2 and _is_of_scaled(optimizer, of_process)
+    return is_once and usual >= 2 and _has_scaled_loss(optimizer, of_process)
 
 
 def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns: list[str]) -> Finding | None:
-    """What is wrong with the losses, if the steps of an optimizer found nothing of them."""
+    """The finding about the losses, if steps of an optimizer found no gradients of them."""
     losses = [loss for loss in of_process.training.losses.values() if loss.passes]
     if not losses:
         return None
     rank, numbers = [of_process.process.rank], [f"{optimizer.starved:,} of {optimizer.steps:,} steps"]
     loss = max(losses, key=lambda each: each.passes)
     if _is_most(optimizer.all_zero, optimizer.starved):
-        reason = "all gradients of it are zero"
+        reason = "all of its gradients are zero"
         return CONSTANT.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
     if any(each.is_within or any(node.inside for node in each.nodes) for each in losses):
         return None
@@ -183,7 +183,7 @@ def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns:
 
 
 def _unstepped(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> Finding | None:
-    """An optimizer that never stepped, though it should have."""
+    """The finding about an optimizer that never stepped although it should have."""
     training, process = of_process.training, of_process.process
     own = optimizer.tensors
     tensors = [each for each in process.tensors if each.id in own]
@@ -207,19 +207,19 @@ def _unstepped(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: M
     )
 
 
-def _is_of_scaled(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
-    """Whether an optimizer steps with a loss that was scaled last."""
+def _has_scaled_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
+    """Whether the loss of an optimizer's steps was scaled."""
     loss = of_process.training.losses.get(optimizer.loss)
     return loss is not None and _is_scaled(loss)
 
 
 def _is_scaled(loss: LossSummary) -> bool:
-    """Whether a loss was divided, or multiplied, as the last thing before the backward pass."""
+    """Whether the last operation on a loss was a multiplication or division."""
     return bool(loss.nodes) and call_of(loss.nodes[0]) in _SCALINGS and not loss.nodes[0].shape
 
 
 def _root_names(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> list[str]:
-    """The models that an optimizer has parameters of."""
+    """The names of the models that an optimizer has parameters of."""
     own = optimizer.tensors
     names = {module.id: module.name for module in of_process.process.modules}
     roots = {tree.root_of(each.module) for each in of_process.process.tensors if each.id in own}

@@ -1,16 +1,16 @@
-"""Losses compare with what they are meant to, and attention leaves out what it is meant to.
+"""Checks the targets of losses and the masks of attention.
 
-| what losses and attention were given | code |
+| the loss or attention received | code |
 | --- | --- |
-| targets of a language model that are the very tokens it reads, though it sees no later ones | target-shift-wrong |
+| targets of a language model that are the tokens it reads, although it sees no later ones | target-shift-wrong |
 | targets of a language model that are the tokens after the next ones | target-shift-wrong |
-| targets that end with the padding of the embedding, which the loss does not ignore | padding-in-loss |
+| targets that end with the embedding's padding token, which the loss does not ignore | padding-in-loss |
 | targets of a language model that are the next tokens, which its attention sees | causal-mask-missing |
-| scores with weights for nothing but the padding | attention-mask-inverted |
-| targets of a binary cross entropy such as -1 or 2; targets such as 0 where 1 and -1 are meant | labels-of-other-set |
+| a mask that leaves only the padding | attention-mask-inverted |
+| binary targets such as -1 or 2; targets such as 0 instead of 1 and -1 | labels-of-other-set |
 
-That is decided by the values themselves, in the first backward passes at a place. They are read on the CPU only, and
-not of tensors that the program has saved by hooks of its own.
+The values themselves show this, in the first backward passes at a place. They are read only on the CPU, and not of
+tensors that the program has saved through its own hooks.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ SHIFT: Final = Rule(
     "target-shift-wrong",
     WARNING,
     "Targets of language models that are not the next tokens",
-    "The classes that a cross entropy was given are, all of them, tokens that the model reads, with the same "
-    "vocabulary: at the same place, although the model sees no later tokens there, so that it only has to copy them; "
-    "or two places ahead, since both the data and the loss shift them. A model is known to see no later tokens by the "
-    "weights of its attention, or if it has a single recurrent layer, of one direction, besides linear ones.",
+    "All classes that a cross entropy received are tokens that the model reads, with the same vocabulary. Either they "
+    "are at the same position, although the model sees no later tokens there, so that it only has to copy them; or "
+    "they are two positions ahead, because both the data and the loss shift them. A model is known to see no later "
+    "tokens by the weights of its attention, or if it has a single unidirectional recurrent layer besides linear ones. "
+    "A model that reads two texts, such as a translator, has one such layer for each; the targets are not in the other "
+    "text.",
     "Compare the outputs for `tokens[:, :-1]` with `tokens[:, 1:]`, and shift in one place only.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/huggingface/transformers/issues/32944",),
@@ -43,10 +45,10 @@ PADDING: Final = Rule(
     "padding-in-loss",
     WARNING,
     "Losses that count padding",
-    "The embedding of a model has a `padding_idx`. The classes that a cross entropy was given end with that very "
-    "token, two times or more in some sequences, and neither `ignore_index` nor weights of classes leave it out. The "
-    "longer the padding, the less do the other tokens count.",
-    "Give the loss `ignore_index=` the index of the padding.",
+    "The embedding of a model has a `padding_idx`. The classes that a cross entropy received end with that token, at "
+    "least twice in some sequences, and neither `ignore_index` nor class weights exclude it. The longer the padding, "
+    "the less the other tokens count.",
+    "Set `ignore_index` of the loss to the padding index.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/DaoyuanLi2816/Molecule-Generator/pull/20",
@@ -56,12 +58,12 @@ PADDING: Final = Rule(
 MASK: Final = Rule(
     "attention-mask-inverted",
     WARNING,
-    "Attention to nothing but padding",
-    "In an attention over the tokens that an embedding was given, exactly one token gets any weight, in all sequences. "
-    "It comes two or more times at the end of one, and nowhere else; all others are left out. The mask is inverted: "
-    "`scaled_dot_product_attention` takes True for what is to be attended to, the layers of `torch.nn` take it for "
-    "what is to be left out.",
-    "Give the layer `~mask`.",
+    "Attention to padding only",
+    "In attention over the tokens of an embedding, exactly one token gets any weight, in all sequences. It occurs at "
+    "least twice at the end of one, and nowhere else; all other tokens are masked. The mask is inverted: "
+    "`scaled_dot_product_attention` expects True for tokens to attend to, the layers of `torch.nn` expect True for "
+    "tokens to mask.",
+    "Pass `~mask`.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/InseeFrLab/torchTextClassifiers/pull/92",
@@ -72,13 +74,12 @@ MASK: Final = Rule(
 CAUSAL: Final = Rule(
     "causal-mask-missing",
     WARNING,
-    "Language models that see the tokens which they predict",
-    "The classes that a cross entropy was given are, all of them, the next tokens of the text that the model reads. "
-    "Every attention of these tokens to themselves lets some of them see later ones, so the model can copy what it is "
-    "to predict. No recurrent layer and no other text is involved. The loss falls to almost 0, and what the model "
-    "writes by itself is no text.",
-    "Use `scaled_dot_product_attention(..., is_causal=True)`; give the layers of `torch.nn` the mask that "
-    "`nn.Transformer.generate_square_subsequent_mask(length)` makes.",
+    "Language models that see the tokens to predict",
+    "All classes that a cross entropy received are the next tokens of the text that the model reads. Every "
+    "self-attention over these tokens lets some of them see later ones, so the model can copy what it should predict. "
+    "No recurrent layer and no other text is involved. The loss falls to almost 0, but generated text is meaningless.",
+    "Use `scaled_dot_product_attention(..., is_causal=True)`; pass the layers of `torch.nn` the mask from "
+    "`nn.Transformer.generate_square_subsequent_mask(length)`.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/huggingface/transformers/issues/48745",
@@ -88,11 +89,11 @@ CAUSAL: Final = Rule(
 LABELS: Final = Rule(
     "labels-of-other-set",
     WARNING,
-    "Labels that a loss does not know",
-    "A binary cross entropy takes targets from 0 to 1; here some are below -0.5 or above 1.5, as labels of -1 are. Or "
-    "`cosine_embedding_loss`, `hinge_embedding_loss` or `soft_margin_loss`, which take 1 and -1, were given other "
-    "targets, such as 0: these count for nothing, or for both.",
-    "Convert the labels: `2 * y - 1` makes -1 and 1 of 0 and 1, `(y + 1) / 2` the other way round.",
+    "Labels outside the set of a loss",
+    "A binary cross entropy expects targets from 0 to 1; here some are below -0.5 or above 1.5, such as labels of -1. "
+    "Or `cosine_embedding_loss`, `hinge_embedding_loss` or `soft_margin_loss`, which expect 1 and -1, received other "
+    "targets, such as 0: these count as neither class, or as both.",
+    "Convert the labels: `2 * y - 1` turns 0 and 1 into -1 and 1; `(y + 1) / 2` does the reverse.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.CosineEmbeddingLoss.html",
@@ -102,20 +103,20 @@ LABELS: Final = Rule(
 
 _RECURRENT: Final = frozenset({"RNN", "LSTM", "GRU"})
 _BESIDE: Final = frozenset({"Embedding", "Linear", "Dropout", "LayerNorm"})
-"""What moves nothing from one place of a sequence to another."""
+"""Layers that move nothing between the positions of a sequence."""
 
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         for event, backward_place, made in of_process.acts.patterns:
             place = of_process.training.computed_at(backward_place)
             found = _judge(event, of_process)
-            if found is None or (found[0].code, place) in told:
+            if found is None or (found[0].code, place) in reported:
                 continue
             rule, name, reason = found
-            told.add((rule.code, place))
+            reported.add((rule.code, place))
             rank = [of_process.process.rank]
             place = made or _attention_place(of_process) or place if rule in (MASK, CAUSAL) else place
             findings.append(rule.finding(name, reason, rank, step=event.step, place=place))
@@ -125,24 +126,26 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str, str] | None:
-    """The rule that a pattern breaks, what it is about, and what is said."""
+    """The rule that a pattern breaks, the name of the finding, and the reason; None if it breaks none."""
     first, last = (event.values[0], event.values[-1]) if event.values else (0.0, 0.0)
     if event.what == "token-targets":
         if event.dim:
-            return SHIFT, "loss", f"its targets are {event.dim} tokens ahead of what the model reads"
-        is_causal = bool(first) or _has_one_direction(of_process)
+            return SHIFT, "loss", f"its targets are {event.dim} tokens ahead of the tokens that the model reads"
+        is_causal = bool(first) or _has_one_direction(of_process, 1 + int(last))
         return (
-            (SHIFT, "loss", "its targets are the tokens that the model reads at the same place") if is_causal else None
+            (SHIFT, "loss", "its targets are the tokens that the model reads at the same position")
+            if is_causal
+            else None
         )
     if event.what == "later-tokens-seen":
         has_recurrent = any(
             each.calls and each.type.removesuffix("Cell") in _RECURRENT for each in of_process.process.modules
         )
-        return None if has_recurrent else (CAUSAL, "attention", "tokens see those that are to be predicted")
+        return None if has_recurrent else (CAUSAL, "attention", "tokens see the later ones that they should predict")
     if event.what == "padding-targets":
         return PADDING, "loss", f"{first:,.0f} of the first {last:,.0f} targets are padding"
     if event.what == "padding-attended":
-        return MASK, "attention", f"of all tokens, only number {first:.0f}, the padding, is attended to"
+        return MASK, "attention", f"only token {first:.0f}, the padding, is attended to"
     if event.what == "binary-targets":
         return LABELS, "loss", f"a binary cross entropy had targets from {first:.3g} to {last:.3g}"
     if event.what == "sign-targets":
@@ -150,17 +153,17 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
     return None
 
 
-def _has_one_direction(of_process: ProcessEvidence) -> bool:
-    """Whether a process calls one recurrent layer, of one direction, and otherwise layers that mix no places."""
+def _has_one_direction(of_process: ProcessEvidence, texts: int) -> bool:
+    """Whether a process calls one unidirectional recurrent layer for each text, and no other that mixes positions."""
     parents = {module.parent for module in of_process.process.modules}
     called = [each for each in of_process.process.modules if each.calls and each.id not in parents and not each.removed]
     recurrent = [each for each in called if each.type in _RECURRENT]
-    is_one = len(recurrent) == 1 and recurrent[0].settings.get("bidirectional") is False
-    return is_one and all(each.type in _RECURRENT | _BESIDE for each in called)
+    are_of_one = all(each.settings.get("bidirectional") is False for each in recurrent)
+    return are_of_one and len(recurrent) == texts and all(each.type in _RECURRENT | _BESIDE for each in called)
 
 
 def _attention_place(of_process: ProcessEvidence) -> str:
-    """Where the outermost layer of torch with an attention is called; "" if there is none, or several."""
+    """Where the outermost layer of torch with attention is called; "" if there is not exactly one."""
     layers = [
         each
         for each in of_process.process.modules
@@ -174,7 +177,7 @@ def _attention_place(of_process: ProcessEvidence) -> str:
 
 
 def _is_below(module: int, ids: set[int], of_process: ProcessEvidence) -> bool:
-    """Whether a module is one of some, or lies below one."""
+    """Whether a module is one of `ids`, or below one."""
     parents = {each.id: each.parent for each in of_process.process.modules}
     seen: set[int] = set()
     while module and module not in seen:
@@ -187,7 +190,7 @@ def _is_below(module: int, ids: set[int], of_process: ProcessEvidence) -> bool:
 
 CHECK: Final = Check(
     "targets",
-    "losses compare with what they are meant to",
+    "targets and masks look as intended",
     _look,
     (SHIFT, PADDING, MASK, CAUSAL, LABELS),
 )

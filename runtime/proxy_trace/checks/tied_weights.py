@@ -1,7 +1,7 @@
-"""Weights that began as one stay one.
+"""Checks that tied weights stay tied.
 
-An embedding and the layer that gives scores for its rows often share one weight. A copy of it has the same values at
-first, and goes its own way with the first step.
+An embedding and the output layer often share one weight. A copy of the weight has the same values at first, and
+diverges at the first step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _apart(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding] | None:
-    """The weights of layers that began as an embedding of the same model; None if it has no embedding."""
+    """Findings about layers whose weight began equal to an embedding of the model; None if it has no embedding."""
     modules = {module.id: module for module in of_process.process.modules}
     of_type: dict[str, list[TensorSummary]] = {"Embedding": [], "Linear": []}
     for tensor in of_process.process.tensors:
@@ -58,14 +58,14 @@ def _apart(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding] | Non
         for head in of_type["Linear"]:
             if tree.root_of(head.module) == tree.root_of(embedding.module) and _were_one(embedding, head):
                 holder = modules[head.module]
-                reason = f"it started equal to {embedding.name}, but is a different parameter"
+                reason = f"it started equal to {embedding.name}, but is another parameter"
                 rank = [of_process.process.rank]
                 found.append(APART.finding(head.name, reason, rank, place=holder.origin))
     return found
 
 
 def _replaced(of_process: ProcessEvidence) -> list[Finding]:
-    """The parameters that have come under a name which another one of the model had as well."""
+    """Findings about parameters that took one of several names of another parameter."""
     tensors = [each for each in of_process.process.tensors if not (each.is_buffer or each.removed)]
     modules = {module.id: module for module in of_process.process.modules}
     by_name = {each.name: each for each in tensors}
@@ -75,14 +75,14 @@ def _replaced(of_process: ProcessEvidence) -> list[Finding]:
             other = by_name.get(name)
             if other is not None and other is not tensor and _have_parted(tensor, other):
                 holder = modules.get(other.module)
-                reason = f"it was {tensor.name} when the model was proxied, and is a different parameter now"
+                reason = f"it was {tensor.name} when the model was proxied, and is another parameter now"
                 rank, place = [of_process.process.rank], "" if holder is None else holder.origin
                 found.append(APART.finding(name, reason, rank, place=place))
     return found
 
 
 def _were_one(one: TensorSummary, other: TensorSummary) -> bool:
-    """Whether two parameters began with the same values, and steps have made them different."""
+    """Whether two parameters began with the same values, and steps have made them differ."""
     first, second = one.first, other.first
     if first is None or second is None or first.bits is None or first.bits != second.bits:
         return False
@@ -90,10 +90,10 @@ def _were_one(one: TensorSummary, other: TensorSummary) -> bool:
 
 
 def _have_parted(one: TensorSummary, other: TensorSummary) -> bool:
-    """Whether steps have changed two parameters, to different values."""
+    """Whether steps have changed both parameters, to different values."""
     has_parted = one.last is not None and other.last is not None and one.last.bits != other.last.bits
     return has_parted and all(each.is_stepped and each.has_changed for each in (one, other))
 
 
 CHECK: Final = Check("tied weights", "tied weights stay tied", _look, (APART,))
-"""Only present if a model has an embedding, or a parameter with several names."""
+"""Applies if a model has an embedding, or a parameter with several names."""

@@ -1,4 +1,4 @@
-"""Tracing met no problem."""
+"""Checks that tracing had no problem."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PROBLEM: Final = Rule(
     WARNING,
     "Problems with tracing",
     "Tracing could not record something, or stopped; the message says what and why. The program itself was not "
-    "affected. The other checks say what they could not look at because of this.",
-    "Fix the cause that the message names, such as a full disk. Please report what it calls a bug in the tracing.",
+    "affected. The other checks say what they could not examine because of this.",
+    "Fix the cause that the message names, such as a full disk. Please report a bug in the tracing.",
     "show {run} --kind problem",
 )
 
@@ -44,9 +44,9 @@ def _problems(of_process: ProcessEvidence) -> list[Finding]:
         )
         found.append(finding)
     if process.end == "failed" and not found:
-        reason = "a bug in the tracing itself has ended it"
+        reason = "a bug in the tracing has ended it"
         found.append(PROBLEM.finding("", reason, [process.rank], step=process.end_step))
     return found
 
 
-CHECK: Final = Check("tracing", "tracing met no problem", _look, (PROBLEM,), is_of_model=False)
+CHECK: Final = Check("tracing", "tracing had no problem", _look, (PROBLEM,), is_of_model=False)

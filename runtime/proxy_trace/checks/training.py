@@ -1,4 +1,4 @@
-"""Backward passes have led to changes: the run that made some has changed parameters."""
+"""Checks that backward passes have led to changes: a run with backward passes has changed some parameter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_EFFECT: Final = Rule(
     ERROR,
     "Backward passes that changed nothing",
     "The run had backward passes, but by exact fingerprints no parameter of the traced models changed. This requires "
-    "that parameters were compared (level INFO or DEBUG), and were looked at once after the last backward pass.",
+    "that parameters were compared (level INFO or DEBUG), and were examined after the last backward pass.",
     "Check that `optimizer.step()` is called, and that the optimizer has the parameters of this model.",
     "show {run} --kind optimizer_step,gradient,update",
     sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
@@ -39,8 +39,8 @@ def _look(evidence: Evidence) -> Sight:
     if not all(map(is_recorded, evidence.modules)):
         return Sight((), evidence.level_words, has_looked=False)
     if not any(process.was_looked_at for process in evidence.processes):
-        # A program that steps once by hand, in a function whose end frees the model, leaves no sign of it.
-        words = ["no parameter was looked at behind the last backward pass"]
+        # A single step by hand, in a function whose end frees the model, leaves no trace.
+        words = ["no parameter was examined after the last backward pass"]
         return Sight((), words, has_looked=False, is_doubtful=True)
     roots = dict.fromkeys(root.name for tree in evidence.trees for root in tree.roots if not root.removed)
     made = "1 backward pass" if passes == 1 else f"{passes:,} backward passes"

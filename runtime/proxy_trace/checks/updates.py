@@ -1,15 +1,15 @@
-"""Training has changed every parameter that it should.
+"""Checks that training has changed every parameter that it should.
 
-Whether values changed is decided by their fingerprints. Of a parameter that has none, as in older traces, nothing is
-said. Why it has not changed is told by what its optimizer found:
+Fingerprints decide whether values changed. A parameter without them, as in older traces, is not judged. The reason
+for no change is derived from what its optimizer found:
 
-| the parameter | is told as |
+| the parameter | is reported as |
 | --- | --- |
 | is in an optimizer, and has not changed | never-updated, or why: grad-cut-off, dead-units, update-too-small |
-| the same, and its gradients were next to nothing beside those of its module | a note: a bias before a normalisation |
-| is in no optimizer, but had gradients | optimizer-misses-parameters; never-updated where no optimizer steps |
-| the same, in a model that was called in evaluation mode while others trained | a note: a feature extractor |
-| is in no optimizer, and never had a gradient | a note: a copy that is kept, or a part that nobody means to train |
+| likewise, but its gradients were negligible beside those of its module | a note: a bias before a normalisation |
+| is in no optimizer, but had gradients | optimizer-misses-parameters; never-updated if no optimizer steps |
+| likewise, in a model that was called in evaluation mode while others trained | a note: a feature extractor |
+| is in no optimizer, and never had a gradient | a note: a stored copy, or a part that is not meant to be trained |
 | is frozen | a note |
 """
 
@@ -22,6 +22,7 @@ from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
 from proxy_trace.checks.finding import ERROR, NOTE
 from proxy_trace.checks.rule import Rule
 from proxy_trace.reading.folded_names import fold_names
+from proxy_trace.terminal.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,8 @@ MISSES_PARAMETERS: Final = Rule(
     ERROR,
     "Parameters that no optimizer has",
     "A parameter had gradients, but no optimizer has it and its values never changed, while an optimizer trains "
-    "others: its module was created or unfrozen after the optimizer, or left out of its list.",
+    "others: its module was created or unfrozen after the optimizer, or left out of its list. Or a parameter was "
+    "unfrozen and never changed again, while others of its model had ten or more steps.",
     "Create the optimizer with the parameters of every module to be trained, after all of them are created and "
     "unfrozen; or add them with `add_param_group`.",
     "history {run} {name}",
@@ -76,9 +78,9 @@ DEAD_UNITS: Final = Rule(
     "dead-units",
     ERROR,
     "Layers whose gradients are always zero",
-    "Every gradient of a layer was exactly zero in every step, while others in the model were not: after the layer "
-    "comes something that is flat for every input, such as a ReLU whose inputs are all negative, `sign`, `round`, or a "
-    "quantity subtracted from itself.",
+    "Every gradient of a layer was exactly zero in every step, while others in the model were not: the layer is "
+    "followed by something that is flat for every input, such as a ReLU whose inputs are all negative, `sign`, "
+    "`round`, or a quantity subtracted from itself.",
     "Look at the initial weights and biases and at the range of the inputs; try a smaller learning rate, or a leaky "
     "activation. Where values are rounded, let the gradient through: `x + (x.round() - x).detach()`.",
     "history {run} {name}",
@@ -124,12 +126,15 @@ FROZEN: Final = Rule(
 
 _SAMPLED: Final = "it still has its initial values; only a sample of its gradients and steps is recorded"
 
-_NEXT_TO_NOTHING: Final = 1e-5
-"""What rounding leaves of a gradient that is 0, beside gradients that are not: of a bias before `BatchNorm`."""
+_FEWEST_STEPS: Final = 10
+"""The least number of steps that the rest of a model makes without an unfrozen parameter. Fewer may be a phase."""
+
+_NEGLIGIBLE: Final = 1e-5
+"""Rounding errors in a gradient that should be 0, relative to others: for a bias before `BatchNorm`."""
 
 
 class _Reason(NamedTuple):
-    """Why a parameter has not changed: the rule, and the words."""
+    """Why a parameter has not changed: the rule, and the text."""
 
     rule: Rule
     words: str
@@ -159,10 +164,10 @@ def _look(evidence: Evidence) -> Sight:
 
 
 class _Judge:
-    """Looks at the parameters of one process that has trained.
+    """Judges the parameters of one process that has trained.
 
     Attributes:
-        unknown: of how many it is not known whether their values changed.
+        unknown: the number of parameters for which it is unknown whether their values changed.
     """
 
     def __init__(self, of_process: ProcessEvidence, tree: ModuleTree) -> None:
@@ -171,7 +176,7 @@ class _Judge:
         self._tree = tree
         self._modules = {module.id: module for module in of_process.process.modules}
         self._has_optimizer = bool(of_process.process.steps)
-        # A part that was taken out of the model is missing nothing: a head that was replaced, a weight computed since.
+        # A part that was removed from the model is not missing: a replaced head, a weight that is now computed.
         tensors = of_process.process.tensors
         self._parameters = [each for each in tensors if not (each.is_buffer or each.is_empty or each.removed)]
         self._roots = {tensor.id: tree.root_of(tensor.module) for tensor in self._parameters}
@@ -179,6 +184,10 @@ class _Judge:
         self._roots_by_hand = {
             self._roots[tensor.id] for tensor in self._parameters if tensor.gradients and tensor.has_changed
         } - self._stepped_roots
+        self._last_steps: dict[int, int] = {}
+        for tensor in self._parameters:
+            root = self._roots[tensor.id]
+            self._last_steps[root] = max(tensor.last_gradient_step, self._last_steps.get(root, -1))
         self._gradients_of_modules: dict[int, float] = {}
         for tensor in self._parameters:
             if tensor.has_changed:
@@ -193,7 +202,7 @@ class _Judge:
         self._frozen = with_some - {module.id for tensor in trainable for module in tree.upwards(tensor.module)}
 
     def findings(self) -> list[Finding]:
-        """What is told of the parameters, those of one reason that make up a module together."""
+        """The findings; parameters with one reason that make up a module are merged."""
         tensors_by_reason: dict[_Reason, list[TensorSummary]] = {}
         for tensor in self._parameters:
             module = self._modules.get(tensor.module)
@@ -213,7 +222,7 @@ class _Judge:
         ]
 
     def _place(self, rule: Rule, name: str, tensors: Sequence[TensorSummary]) -> str:
-        """Where the optimizer was made, the module was called or made, that has the parameters called `name`."""
+        """Where the optimizer was created, or the module with the parameters `name` was called or created."""
         prefix = name.removesuffix("*")
         first = next(tensor for tensor in tensors if tensor.name == name or tensor.name.startswith(prefix))
         root = self._modules.get(self._roots[first.id])
@@ -223,7 +232,7 @@ class _Judge:
                 return optimizer.origin
         holder = self._modules.get(first.module)
         is_reached = any(each.gradients for each in self._parameters if each.module == first.module)
-        if rule is CUT_OFF and not is_reached:  # Else it is cut within the module itself.
+        if rule is CUT_OFF and not is_reached:  # Otherwise the cut is within the module.
             place = self._line_of_cut(first, root) or self._place_of_cut(first, prefix)
             if place:
                 return place
@@ -232,9 +241,9 @@ class _Judge:
         return "" if root is None else root.place
 
     def _line_of_cut(self, first: TensorSummary, root: ModuleSummary | None) -> str:
-        """Where a tensor was cut off the graph, if nothing of a model that put out some with gradients has any.
+        """The line that cut a tensor off the graph, if no parameter of a model has gradients but its output had, or "".
 
-        It is the only such line among those that the loss comes from with which the optimizer of the model steps.
+        It is the only such line among those that computed the loss of the model's optimizer; "" if not known.
         """
         own = [] if root is None else [each for each in self._parameters if self._roots[each.id] == root.id]
         if root is None or root.is_cut_off or any(each.gradients for each in own):
@@ -245,11 +254,11 @@ class _Judge:
         return losses[0].cut if len(losses) == 1 else ""
 
     def _place_of_cut(self, first: TensorSummary, prefix: str) -> str:
-        """Where the module was called behind which no gradient comes back; "" if none was called.
+        """Where the module was called after which no gradient comes back; "" if none was called.
 
-        Its own output still had a way for gradients, and that of the module around it had none. Where all that it calls
-        put out such, as under `no_grad`, it is the outermost of these. Where no module is known to have put out such,
-        it is the outermost of those that have the parameters.
+        The module's own output still had a path for gradients, while that of the module around it had none. If all
+        modules called in a module had none, as under `no_grad`, it is the outermost of these. If no module is known to
+        have had none, it is the outermost one with the parameters.
         """
         called = [each for each in self._tree.upwards(first.module) if each.called_place]
         index = next((index for index, module in enumerate(called) if module.is_cut_off), None)
@@ -266,13 +275,15 @@ class _Judge:
         return last.called_place
 
     def _are_all_cut_off(self, module: ModuleSummary) -> bool:
-        """Whether no gradient reaches any of the modules in another one that were called and have parameters."""
+        """Whether no gradient reaches any called module with trainable parameters directly inside another one."""
         inside = (each for each in self._modules.values() if each.parent == module.id)
         return all(each.is_cut_off for each in inside if each.calls and each.parameters and each.id not in self._frozen)
 
     def _nearest_optimizer(self, tensor: TensorSummary, root: ModuleSummary | None) -> OptimizerSummary | None:
         """The optimizer that has a parameter, or others of its model, or else the first that stepped."""
         optimizers = [each for each in self._of_process.training.optimizers.values() if each.steps]
+        if tensor.unfrozen_step >= 0:  # Those that were made before it was frozen are done with.
+            optimizers = [each for each in reversed(optimizers) if tensor.id not in each.tensors]
         of_root = {each.id for each in self._parameters if root is not None and self._roots[each.id] == root.id}
         for wanted in ({tensor.id}, of_root):
             found = next((each for each in optimizers if wanted & each.tensors), None)
@@ -281,7 +292,10 @@ class _Judge:
         return next(iter(optimizers), None)
 
     def _reason(self, tensor: TensorSummary, module: ModuleSummary | None) -> _Reason | None:
-        """Why a parameter has not changed; None if it has, or nothing can be said of it."""
+        """Why a parameter has not changed, or not since it was unfrozen; None if it has, or if unknown."""
+        if self._is_unfrozen_in_vain(tensor):
+            unfrozen = format_count(tensor.unfrozen_step, "step")
+            return _Reason(MISSES_PARAMETERS, f"unfrozen after {unfrozen}, but {_NO_OPTIMIZER}")
         if tensor.has_changed:
             return None
         if not (tensor.requires_grad or tensor.gradients):
@@ -293,17 +307,22 @@ class _Judge:
             is_told = tensor.is_stepped or bool(tensor.gradients)
             return _Reason(NEVER_UPDATED if is_told else UNTRAINED, _SAMPLED)
         is_bias = "," not in tensor.type
-        if tensor.gradients and (is_bias or tensor.has_nonzero_gradient) and self._is_next_to_nothing(tensor):
+        if tensor.gradients and (is_bias or tensor.has_nonzero_gradient) and self._is_negligible(tensor):
             what = "only rounding errors" if tensor.has_nonzero_gradient else "zero: the loss does not depend on it"
             return _Reason(UNTRAINED, f"compared with the other gradients of its module, its own were {what}")
         if tensor.is_stepped:
             return _Reason(self._rule_of_stepped(tensor), f"in an optimizer, but {_why_not_stepped(tensor)}")
         if tensor.changes and not tensor.gradients:
-            return None  # Given the weights of another model for evaluation: an average.
+            return None  # It received another model's weights for evaluation: an average.
         return self._reason_outside_of_steps(tensor)
 
+    def _is_unfrozen_in_vain(self, tensor: TensorSummary) -> bool:
+        """Whether the model was trained for a while since a parameter was unfrozen, but the parameter was not."""
+        last = self._last_steps.get(self._roots[tensor.id], -1)
+        return 0 <= tensor.unfrozen_step <= last - _FEWEST_STEPS and not self._is_called_in_evaluation_mode(tensor)
+
     def _rule_of_stepped(self, tensor: TensorSummary) -> Rule:
-        """Which rule tells that the steps of its optimizer have not changed a parameter."""
+        """The rule for a parameter that its optimizer's steps have not changed."""
         if tensor.has_nonzero_gradient:
             is_half = tensor.type.startswith(("float16", "bfloat16"))
             return TOO_SMALL if is_half and not tensor.missing_gradients else NEVER_UPDATED
@@ -333,9 +352,9 @@ class _Judge:
             return _Reason(NEVER_UPDATED, "it never had a gradient, and nothing changed it")
         return _Reason(UNTRAINED, f"{subject}, and it never had a gradient")
 
-    def _is_next_to_nothing(self, tensor: TensorSummary) -> bool:
+    def _is_negligible(self, tensor: TensorSummary) -> bool:
         """Whether all gradients of a parameter were no more than rounding beside those of one that did change."""
-        return tensor.largest_gradient < _NEXT_TO_NOTHING * self._gradients_of_modules.get(tensor.module, 0.0)
+        return tensor.largest_gradient < _NEGLIGIBLE * self._gradients_of_modules.get(tensor.module, 0.0)
 
     def _is_called_in_evaluation_mode(self, tensor: TensorSummary) -> bool:
         """Whether the module of a parameter, or the first around it that was called, never was in training mode."""
@@ -359,12 +378,12 @@ class _Judge:
 
 
 def _were_cleared(tensor: TensorSummary) -> bool:
-    """Whether most steps found no gradient of a parameter, or only zeros, since it was cleared before them."""
+    """Whether most steps found no gradient of a parameter, or only zeros, because it had been cleared."""
     return tensor.cleared_gradients * 2 > tensor.missing_gradients + tensor.gradients
 
 
 def _why_not_stepped(tensor: TensorSummary) -> str:
-    """Why the steps of its optimizer have not changed a parameter."""
+    """Why its optimizer's steps have not changed a parameter."""
     if not tensor.has_nonzero_gradient:
         if _were_cleared(tensor):
             return "its gradient was cleared before the step"

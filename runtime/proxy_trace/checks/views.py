@@ -1,14 +1,14 @@
-"""Views keep together what belongs together, and no sample is compared with itself.
+"""Checks that views keep samples and classes apart, and that no sample is compared with itself.
 
-`view` and `reshape` read the elements of a tensor in the order in which they lie: they can join dimensions that are
-next to each other, or split one, but they swap none. `h.view(batch, -1)` of a tensor with shape (2, batch, features),
-as `nn.LSTM` gives it, runs without an error, and each of its rows has features of several samples.
+`view` and `reshape` read the elements of a tensor in memory order. They can join adjacent dimensions or split one, but
+not swap any. `h.view(batch, -1)` of a tensor of shape (2, batch, features), as returned by `nn.LSTM`, runs without an
+error, and each row has features of several samples.
 
-| what the graph of a loss has | code |
+| the graph of a loss has | code |
 | --- | --- |
 | a view of a tensor (n, batch, features) as (batch, n * features) | view-mixes-samples |
 | a log-softmax of a view of scores (batch, classes, ...) as (-1, classes) | view-mixes-classes |
-| a `cross_entropy` of products of vectors with themselves, with nothing masked | self-similarity-not-masked |
+| a `cross_entropy` of products of vectors with themselves, without a mask | self-similarity-not-masked |
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SAMPLES: Final = Rule(
     "view-mixes-samples",
     WARNING,
     "Views that mix the samples of a batch",
-    "In the graph of a loss a tensor whose second dimension is that of the samples was viewed as one whose first "
-    "dimension is that: the model was given as many, and puts out as many. A view moves nothing, so each row has "
-    "elements of several samples. The first dimension, as the number of layers and directions of a recurrent layer, "
-    "is no multiple of the batch.",
+    "In the graph of a loss, a tensor whose second dimension is the batch was viewed as one whose first dimension is "
+    "the batch, as that of the model's input and output. A view moves nothing, so each row has elements of several "
+    "samples. The first dimension, such as the number of layers and directions of a recurrent layer, is not a multiple "
+    "of the batch size.",
     "Swap the dimensions first: `h.transpose(0, 1).reshape(batch, -1)`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/timbmg/Sentence-VAE/issues/15",),
@@ -40,10 +40,10 @@ CLASSES: Final = Rule(
     "view-mixes-classes",
     WARNING,
     "Views that mix the scores of classes",
-    "A log-softmax, as that of `F.cross_entropy`, was computed of a view with shape (-1, classes) of a tensor with "
-    "shape (batch, classes, ...), whose last dimension has another size. A view moves nothing, so each row has scores "
-    "of one class at several places, and not those of all classes at one place.",
-    "Give `F.cross_entropy` the scores as they are, it takes (batch, classes, ...); or move the classes to the end "
+    "A log-softmax, such as that of `F.cross_entropy`, was applied to a view of shape (-1, classes) of a tensor of "
+    "shape (batch, classes, ...) whose last dimension has another size. A view moves nothing, so each row has scores "
+    "of one class at several positions instead of those of all classes at one position.",
+    "Pass `F.cross_entropy` the scores unchanged, as it accepts (batch, classes, ...); or move the classes to the end "
     "first: `scores.permute(0, 2, 3, 1).reshape(-1, classes)`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/irfanICMLL/structure_knowledge_distillation/issues/11",),
@@ -66,12 +66,12 @@ def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
         findings += _of_samples(of_process)
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         for event, backward_place, _ in of_process.acts.patterns:
             place = of_process.training.computed_at(backward_place)
-            if event.what not in ("classes-view", "self-similarity") or (event.what, place) in told:
+            if event.what not in ("classes-view", "self-similarity") or (event.what, place) in reported:
                 continue
-            told.add((event.what, place))
+            reported.add((event.what, place))
             shape, rank = tuple(event.shape), [of_process.process.rank]
             if event.what == "classes-view":
                 reason = f"scores of shape {shape} are viewed as rows of {shape[1]:,}"
@@ -85,7 +85,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _of_samples(of_process: ProcessEvidence) -> list[Finding]:
-    """The views of one process that mix samples; where one recurrent layer gives what is viewed, at its call."""
+    """The views of one process that mix samples; placed at the call of the recurrent layer, if there is just one."""
     recurrent = [
         each for each in of_process.process.modules if each.type in ("LSTM", "GRU", "RNN") and each.called_place
     ]

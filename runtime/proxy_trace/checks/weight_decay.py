@@ -1,7 +1,7 @@
-"""Weight decay leaves the weights some size.
+"""Checks that weight decay does not erode the weights.
 
-A decay that was tuned for another way of applying it, or for a sum where there is a mean, pulls the weights to 0 faster
-than gradients build them.
+A decay that was tuned for another way of applying it, or for a sum instead of a mean, pulls the weights to 0 faster
+than gradients can build them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _LITTLE: Final = 0.3
 _HUGE_PART: Final = 0.02
 _LESS: Final = 0.9
 _DECOUPLED: Final = re.compile(r"W$|Lion|SGDW")
-"""Classes that do not add the decay to the gradient, so that larger ones are in use."""
+"""Classes that do not add the decay to the gradient, and are used with larger decays."""
 _FEWEST_WEIGHTS: Final = 2
-_NOT_LEARNT: Final = 0.5
+_NOT_LEARNED: Final = 0.5
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -57,12 +57,12 @@ def _look(evidence: Evidence) -> Sight | None:
             decay = _decay(optimizer)
             is_any |= decay > 0 and optimizer.steps > 0
             most_left = _most_left(optimizer, decay)
-            if decay < _LEAST_DECAY or not optimizer.steps or (_has_learnt(of_process) and most_left == _SHRUNK):
+            if decay < _LEAST_DECAY or not optimizer.steps or (_has_learned(of_process) and most_left == _SHRUNK):
                 continue
             weights = _decayed(optimizer, of_process)
             left = _left(weights)
             if len(weights) >= _FEWEST_WEIGHTS and left <= most_left:
-                numbers = [f"weight decay {decay:.3g}", f"the weights came down to {left:.1%} of their first norm"]
+                numbers = [f"weight decay {decay:.3g}", f"the weights shrank to {left:.1%} of their initial norm"]
                 rank, reason = [of_process.process.rank], "it pulls the weights to 0"
                 findings.append(
                     DOMINATES.finding(optimizer.name, reason, rank, place=optimizer.origin, evidence=numbers)
@@ -71,7 +71,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _most_left(optimizer: OptimizerSummary, decay: float) -> float:
-    """To which part of their first norm weights have come down that an optimizer with such a decay has eaten."""
+    """The fraction of their initial norm below which weights count as eroded, for an optimizer with such a decay."""
     rate = max((group.largest_rate for group in optimizer.groups), default=0.0)
     if _DECOUPLED.search(optimizer.name) or optimizer.name == "SGD":
         return _LESS if rate * decay >= _HUGE_PART else _SHRUNK
@@ -95,7 +95,7 @@ def _decayed(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> list[T
 
 
 def _left(weights: list[TensorSummary]) -> float:
-    """The norm of some weights together, by that which they had at first; 1 where that is not known."""
+    """The joint norm of some weights, relative to the initial one; 1 if unknown."""
     firsts = [None if each.first is None else each.first.norm for each in weights]
     lasts = [None if each.last is None else each.last.norm for each in weights]
     first = sum(norm**2 for norm in firsts if isinstance(norm, float))
@@ -104,13 +104,13 @@ def _left(weights: list[TensorSummary]) -> float:
     return math.sqrt(last / first) if is_known and first > 0 else 1.0
 
 
-def _has_learnt(of_process: ProcessEvidence) -> bool:
-    """Whether some loss has come down, or none is known."""
+def _has_learned(of_process: ProcessEvidence) -> bool:
+    """Whether some loss has decreased, or none is known."""
     values = [each for each in of_process.training.values.values() if len(each.first) > 1]
     return not values or any(
-        sum(each.last) / len(each.last) < _NOT_LEARNT * sum(each.first) / len(each.first) for each in values
+        sum(each.last) / len(each.last) < _NOT_LEARNED * sum(each.first) / len(each.first) for each in values
     )
 
 
 CHECK: Final = Check("weight decay", "weight decay does not erode the weights", _look, (DOMINATES,))
-"""Only present if an optimizer has a weight decay."""
+"""Applies if an optimizer has a weight decay."""

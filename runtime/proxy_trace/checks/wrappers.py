@@ -1,7 +1,7 @@
-"""Distributed models are called by their wrapper.
+"""Checks that distributed models are called through their wrapper.
 
-`DistributedDataParallel` averages gradients in the backward passes that follow a call of the wrapper. If the model in
-it is called around it, each rank steps with its own gradients, and the ranks part.
+`DistributedDataParallel` averages gradients in the backward passes that follow a call of the wrapper. If the wrapped
+model is called directly, each rank steps with its own gradients, and the ranks diverge.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _look(evidence: Evidence) -> Sight | None:
             if any(name.startswith(f"{module.name}.") for name in apart):
                 places.setdefault((module.name, root.outer_place), []).append(of_process.process.rank)
     ranks = sorted({rank for found in places.values() for rank in found})
-    reason = "called around its DistributedDataParallel"
+    reason = "called without its DistributedDataParallel"
     concerns = sorted({name for name, _ in places})
     return Sight([AROUND.finding(name, reason, ranks, place=place, concerns=concerns) for name, place in places])
 
 
 CHECK: Final = Check("wrappers", "distributed models are called through their wrapper", _look, (AROUND,))
-"""Only present if a model of a wrapper was called around it."""
+"""Applies if a wrapped model was called directly."""

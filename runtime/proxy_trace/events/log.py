@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def log_lines(trace: Trace, selection: Selection | None = None) -> Iterator[str]:
-    """The lines of all processes, one process after another, each that has any under a heading if there are several.
+    """The lines of all processes, one process after another; if there are several, each has a heading.
 
     Args:
         trace: the run.
-        selection: only the lines of these records; each reads as it does in the whole log.
+        selection: only the lines of these records; they read the same as in the whole log.
 
     Raises:
         TraceError: if the file system refuses.
@@ -40,7 +40,7 @@ def log_lines(trace: Trace, selection: Selection | None = None) -> Iterator[str]
 
 
 def text_log_lines(path: Path) -> Iterator[str]:
-    """The lines of a trace that is a text log already.
+    """The lines of a trace that already is a text log.
 
     Raises:
         UnreadableFileError: if the file system refuses.

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def loss_text(nodes: Sequence[LossNode]) -> str:
-    """The calls outside of the model, the last one first, and the one inside that gave what they took."""
+    """The calls outside of the model, the last one first, and the call inside whose result they used."""
     words = []
     for node in nodes:
         words.append(call_of(node))
         if node.inside:
             words[-1] += " of the model"
             break
-    return " of ".join(words) if words else "not known"
+    return " of ".join(words) if words else "unknown"
 
 
 def call_of(node: LossNode) -> str:

@@ -1,4 +1,4 @@
-"""Shows events one to a line, with names in place of ids: as text, or as JSON."""
+"""Shows events, one per line, with names instead of ids: as text, or as JSON."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
 
 _WIDEST: Final = 48
-"""Columns get no wider than this; longer names still stand whole."""
+"""The maximum column width; longer names are still shown in full."""
 
 _STAGE_WIDTH: Final = 5
-"""As wide as "train"; names that the program gives may push the columns behind them aside."""
+"""The width of "train"; longer names given by the program shift the columns after it."""
 
 _RED: Final = (events.NonFinite, events.Problem)
 
@@ -41,12 +41,12 @@ class Sighting(NamedTuple):
 
 
 def select_events(trace: Trace, names: Sequence[Names], selection: Selection) -> Iterator[Sighting]:
-    """The chosen events of all files, by time; memory does not grow with their number.
+    """The selected events of all files, by time; memory does not grow with their number.
 
     Args:
         trace: the run.
-        names: what the ids in each of its files stand for.
-        selection: the choice.
+        names: resolves the ids in each file.
+        selection: the selection.
 
     Raises:
         TraceError: if the file system refuses.
@@ -72,10 +72,10 @@ def _select(file: TraceFile, names: Names, selection: Selection, offset_us: int)
 
 
 def resolve(sighting: Sighting) -> dict[str, Any]:
-    """All fields of an event, and its `rank`, with names in place of ids.
+    """All fields of an event, and its `rank`, with names instead of ids.
 
-    `module`, `root`, `parent` and `tensor` are names, `location` and `caller` have file, line and function; each
-    is None where there is none. The `id` of a definition stays.
+    `module`, `root`, `parent` and `tensor` are names; `location` and `caller` have file, line and function; each is
+    None if there is none. The `id` of a definition stays.
     """
     event, names = sighting.event, sighting.names
     resolved: dict[str, Any] = {"kind": kind_of(event), "rank": sighting.file.run.rank}
@@ -111,7 +111,7 @@ class EventLines:
         """Lay out the columns.
 
         Args:
-            names: of all files to be shown; there is a column for the rank if these are several.
+            names: those of all files to be shown; if there are several, there is a column for the rank.
             palette: for a terminal.
         """
         self._palette = palette
@@ -144,7 +144,7 @@ class EventLines:
 
 
 def details_of(event: AnyEvent, names: Names) -> str:
-    """What an event says besides its step, stage, module and place, on one line."""
+    """What an event says besides step, stage, module and place, in one line."""
     describe = _DETAILS.get(type(event))
     return describe(event, names) if describe else ""
 
@@ -229,18 +229,18 @@ def _clip(event: events.Clip, _: Names) -> str:
 def _scaler_step(event: events.ScalerStep, _: Names) -> str:
     words = [f"#{event.id}: {format_count(event.count, 'step')}, {event.skipped:,} skipped"]
     words += [f"{event.stuck:,} with no smaller scale"] if event.stuck else []
-    words += [f"{event.clipped:,} with gradients that were clipped before"] if event.clipped else []
+    words += [f"{event.clipped:,} with gradients clipped before"] if event.clipped else []
     return ", ".join(words)
 
 
 def _loading(event: events.Loading, _: Names) -> str:
     batches = f", {event.batches:,} batches" if event.batches else ""
     words = [f"#{event.id}: {event.sampler}{batches}, iteration {event.count:,}"]
-    words += [f"{event.same_order:,} in the order of the one before"] if event.same_order else []
-    words += [f"{event.first_only:,} with the first batch alone"] if event.first_only else []
+    words += [f"{event.same_order:,} in the same order as before"] if event.same_order else []
+    words += [f"{event.first_only:,} with only the first batch"] if event.first_only else []
     words += [f"{event.unweighted:,} samples without a weight"] if event.unweighted else []
-    words += [f"{event.changed_samples:,} in which the data set was changed"] if event.changed_samples else []
-    words += [f"{event.same_batch:,} of {event.given:,} batches as the one before"] if event.same_batch else []
+    words += [f"{event.changed_samples:,} in which the data set changed"] if event.changed_samples else []
+    words += [f"{event.same_batch:,} of {event.given:,} batches equal to the one before"] if event.same_batch else []
     return ", ".join(words)
 
 
@@ -260,7 +260,7 @@ def _rate_without_effect(event: events.RateWithoutEffect, names: Names) -> str:
 
 
 def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
-    return f"`{event.function}` at {names.place(event.made)}: nothing uses what it gives"
+    return f"`{event.function}` at {names.place(event.made)}: its result is not used"
 
 
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
@@ -366,7 +366,7 @@ def _problem(event: events.Problem, _: Names) -> str:
 
 
 def _limit(event: events.Limit, _: Names) -> str:
-    return f"{event.max_size:,} bytes: from here on only changes of state are recorded"
+    return f"{event.max_size:,} bytes: from here on, only state changes are recorded"
 
 
 def _run_end(event: events.RunEnd, _: Names) -> str:

@@ -1,1 +1,1 @@
-"""Which way a program went: flow steps, and where two runs part."""
+"""Flow steps: which branches a program took, and where two runs diverge."""

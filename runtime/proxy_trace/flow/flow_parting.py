@@ -1,4 +1,4 @@
-"""Where two runs go different ways: the first flow step in which they part, and what led to it."""
+"""Finds where two runs diverge: the first flow step that differs, and what led to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent
 
 _LED: Final = 6
-"""So many of the records before a step are told."""
+"""The most records before a step that are shown."""
 
 _TRAIL: Final = 12
 
@@ -33,7 +33,7 @@ _LEADING: Final = (
 
 
 class LedThere(NamedTuple):
-    """A record before a step: its kind, what it says, and the place."""
+    """A record before a step: its kind, its details, and the place."""
 
     kind: str
     details: str
@@ -44,16 +44,16 @@ class Side(NamedTuple):
     """A step in one of two runs.
 
     Attributes:
-        construct: of the test.
-        text: of the test.
-        value: its truth.
-        iterations: of a loop.
+        construct: the construct of the condition or loop.
+        text: its text.
+        value: the outcome of a condition.
+        iterations: the iterations of a loop.
         place: file and line.
-        function: the function it is in.
+        function: the enclosing function.
         module: the module that was being called.
-        optimizer_step: how many optimizer steps had ended.
-        made_from: the calls that made the tensor whose truth was asked, the last first; known at DEBUG only.
-        led_there: what was recorded since the step before, the last of it.
+        optimizer_step: the number of optimizer steps that had ended.
+        made_from: the calls that computed the tested tensor, the last first; only known at DEBUG.
+        led_there: the last records since the previous flow step.
     """
 
     construct: str
@@ -69,12 +69,12 @@ class Side(NamedTuple):
 
 
 class Parting(NamedTuple):
-    """The first step in which two threads part; a side is None if its run had ended there.
+    """The first flow step at which two threads diverge; a side is None if its run had ended.
 
     Attributes:
-        rank: of both processes.
+        rank: the rank of both processes.
         thread: 0 for the main threads, else their number by their first steps.
-        same: how many steps before are the same.
+        same: the number of equal flow steps before.
         first: the step in one run.
         second: the step in the other.
     """
@@ -87,21 +87,21 @@ class Parting(NamedTuple):
 
 
 class FlowComparison(NamedTuple):
-    """What came of comparing two runs: how many steps are the same, and where each thread parts that does."""
+    """The result of comparing two runs: the number of equal flow steps, and where each diverging thread diverges."""
 
     steps: int
     partings: list[Parting]
 
     @property
     def agrees(self) -> bool:
-        """Whether both went the same way throughout."""
+        """Whether both runs took the same branches throughout."""
         return not self.partings
 
 
 def compare_flow(
     first: Trace, second: Trace, is_chosen: Callable[[FlowSighting, Names], bool] | None = None
 ) -> FlowComparison:
-    """Compare the flow steps of two runs in their order, rank by rank and thread by thread.
+    """Compare the flow steps of two runs in order, rank by rank and thread by thread.
 
     Steps are the same if their construct, text, function and outcome are; lines may differ, as in two versions of a
     script.

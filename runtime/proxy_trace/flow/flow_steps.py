@@ -1,4 +1,4 @@
-"""Flow steps: which way a program went, test by test and loop by loop, as a trace has it."""
+"""Flow steps as a trace has them: the outcome of each condition, and the iterations of each loop."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _COMPARISONS: Final = {ast.Gt: "gt", ast.Lt: "lt", ast.GtE: "ge", ast.LtE: "le",
 
 _TRUTHS: Final = frozenset({"all", "any", "allclose", "bool", "equal", "is_nonzero", "isclose", "isfinite", "isinf",
                             "isnan", "item", "logical_and", "logical_not", "logical_or", "logical_xor"})  # fmt: skip
-"""Methods of tensors that tests ask."""
+"""Tensor methods used in conditions."""
 
 _TRUTH: Final = "__bool__"
 
 _REMEMBERED: Final = 1 << 12
-"""How many tensors the calls are remembered of that made them, where tests have to be named after these."""
+"""The most tensors whose calls are remembered to name conditions."""
 
 
 class FlowStep(NamedTuple):
-    """A test that came out, or a loop that ended.
+    """A condition that was evaluated, or a loop that ended.
 
     Attributes:
-        construct: "if", "elif", "while", "for", "ifexp", "assert", "comprehension" or "match"; "" where the trace has
-            only that a tensor's truth was asked.
-        name: of a single comparison or a tensor's method that of the call, numbered as `torch.fx` numbers nodes within
-            one call of the model ("gt", "gt_1", "all_1"); of a loop what it goes over; else the text of the test.
-        value: the truth of a test; None for a loop.
-        iterations: how many elements a loop took; None for a test.
-        file: where it stands, as the trace has it.
+        construct: "if", "elif", "while", "for", "ifexp", "assert", "comprehension" or "match"; "" if the trace only
+            shows that a tensor's truth was read.
+        name: for a single comparison or tensor method, the call, numbered as `torch.fx` numbers nodes within one call
+            of the model ("gt", "gt_1", "all_1"); for a loop, what it iterates over; else the text of the condition.
+        value: the outcome of a condition; None for a loop.
+        iterations: the number of elements of a loop; None for a condition.
+        file: the file, as in the trace.
         function: the qualified name of the function.
-        line: the line of the test.
+        line: the line of the condition or loop.
     """
 
     construct: str
@@ -65,18 +65,18 @@ class FlowSighting(NamedTuple):
 
 
 def has_flow_steps(happened: Iterable[AnyEvent]) -> bool:
-    """Whether a record of a flow step is among the events."""
+    """Whether a flow step record is among the events."""
     return any(type(event) is events.FlowStep for event in happened)
 
 
 def flow_steps(happened: Iterable[AnyEvent], names: Names, *, from_reads: bool = False) -> Iterator[FlowSighting]:
-    """The flow steps among the events of one process, in their order.
+    """The flow steps among the events of one process, in order.
 
     Args:
         happened: the events.
-        names: what the ids in them stand for.
-        from_reads: take the truths of tensors that a trace at DEBUG has, in place of records of flow steps. Their
-            constructs are not known, and tests on other values are not among them.
+        names: resolves the ids in the events.
+        from_reads: whether to use reads of tensors' truth values, as in a trace at DEBUG, instead of flow step records.
+            Their constructs are then unknown, and conditions on other values are missing.
     """
     counts: dict[int, Counter[str]] = {}
     makers: dict[int, str] = {}
@@ -100,12 +100,12 @@ def flow_steps(happened: Iterable[AnyEvent], names: Names, *, from_reads: bool =
 
 
 def name_of_step(construct: str, text: str, counts: Counter[str]) -> str:
-    """What a step is called.
+    """The name of a flow step.
 
     Args:
         construct: its construct.
         text: its text.
-        counts: how often each call was named before in the same call of the model; this one is added.
+        counts: the number of earlier uses of each name in the same call of the model; updated.
     """
     name, is_call = _name(construct, text)
     return _numbered(name, counts) if is_call else name
@@ -123,7 +123,7 @@ def _place(id_: int, names: Names) -> tuple[str, str, int]:
 
 
 def _numbered(name: str, counts: Counter[str]) -> str:
-    """`name`, with a number behind it if it was given before, or is one of Python's."""
+    """`name`, followed by a number if it was used before or is a Python name."""
     number = counts[name] + (hasattr(builtins, name) or keyword.iskeyword(name))
     counts[name] += 1
     return f"{name}_{number}" if number else name
@@ -131,13 +131,13 @@ def _numbered(name: str, counts: Counter[str]) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _name(construct: str, text: str) -> tuple[str, bool]:
-    """What a step is called by its text, and whether that is a call."""
+    """The name of a flow step by its text, and whether that is a call."""
     try:
         if construct == "for" or (construct == "comprehension" and text.startswith("for ")):
             loop = ast.parse(f"for {text.removeprefix('for ')}: pass").body[0]
             return (ast.unparse(loop.iter) if isinstance(loop, ast.For) else text), False
         test = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # It was shortened, or is from anywhere.
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # The text was truncated, or is arbitrary.
         return text, False
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _COMPARISONS:
         return _COMPARISONS[type(test.ops[0])], True

@@ -1,4 +1,4 @@
-"""Flow steps, and where two runs part, as lines of text."""
+"""Flow steps, and where two runs diverge, as lines of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FlowRow(NamedTuple):
-    """A flow step as it is shown; the fields of `FlowStep`, and where in the run it is."""
+    """A flow step to be shown: the fields of `FlowStep`, and its position in the run."""
 
     time_us: int
     step: int
@@ -34,12 +34,12 @@ class FlowRow(NamedTuple):
 
 
 def flow_lines(rows: Iterable[FlowRow], palette: Palette, *, with_rank: bool) -> Iterator[str]:
-    """A line for each flow step, behind a header.
+    """A header, and a line for each flow step.
 
     Args:
         rows: the steps.
         palette: for a terminal.
-        with_rank: tell the rank of each.
+        with_rank: whether to show ranks.
     """
     rank_title = "rank  " if with_rank else ""
     yield palette.paint(f"{rank_title}{'step':>6}  {'outcome':<14}  {'what':<48}  where", "dim")
@@ -54,14 +54,14 @@ def flow_lines(rows: Iterable[FlowRow], palette: Palette, *, with_rank: bool) ->
 
 
 def outcome_text(value: bool | None, iterations: int | None) -> str:
-    """How a test came out, or how often a loop ran."""
+    """The outcome of a condition, or the iterations of a loop."""
     if iterations is not None:
         return format_count(iterations, "iteration")
     return "unknown" if value is None else str(value)
 
 
 def parting_lines(found: FlowComparison, palette: Palette) -> Iterator[str]:
-    """What came of comparing two runs."""
+    """The result of comparing two runs."""
     if found.agrees:
         yield f"Both went the same way in all {format_count(found.steps, 'flow step')}."
         return

@@ -19,12 +19,12 @@ _HEADER: Final = f"{'time/s':>12}  {'step':>6}  {'stage':<10}  {'kind':<14}  wha
 
 
 def history_lines(entries: Iterable[HistoryEntry], palette: Palette, *, with_rank: bool) -> Iterator[str]:
-    """Two lines for each entry, what happened and where, then one for what took the tensor.
+    """Two lines for each entry: what happened and where; then one for the uses of the tensor.
 
     Args:
         entries: the history.
         palette: for a terminal.
-        with_rank: tell the rank of each.
+        with_rank: whether to show ranks.
     """
     yield palette.paint(f"{'rank':>4}  {_HEADER}" if with_rank else _HEADER, "dim")
     for entry in entries:

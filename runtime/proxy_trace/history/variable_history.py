@@ -1,4 +1,4 @@
-"""Follows one variable through a run: what made its tensor in each iteration, what took it, how its values changed."""
+"""Follows one variable through a run: what created its tensor in each iteration, its uses, and its values."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from proxy_trace.reading.trace import Trace, TraceFile
 
 OPEN_ENTRIES: Final = 1024
-"""How many tensors of the variable are followed at once; what takes an older one is not told any more."""
+"""The most tensors of the variable that are followed at once; uses of older ones are not reported."""
 
 _USES: Final = 64
 _MADE: Final = 1024
-"""How many of the tensors that one call made are followed."""
+"""The most tensors of one call that are followed."""
 
 _PLACES: Final = 1 << 14
 _OPEN_CALLS: Final = 256
-"""How many calls lie in one another at most, and in how many threads; of others it is not told what they made."""
+"""The maximum nesting of calls, and the most threads; what other calls created is not reported."""
 
 
 class Use(msgspec.Struct, frozen=True):
-    """What took a tensor: `by` is a function, method, module or attribute, "backward", or "item" and the like."""
+    """A use of a tensor: `by` is a function, method, module or attribute, "backward", or "item" and the like."""
 
     by: str
     step: int
@@ -49,25 +49,25 @@ class HistoryEntry(msgspec.Struct):
     """One record of the history of a variable.
 
     Attributes:
-        name: the variable: "model.fc.weight", "model.fc", or "net.py:14:torch.relu:0", the place of its making.
+        name: the variable: "model.fc.weight", "model.fc", or its place of creation, "net.py:14:torch.relu:0".
         kind: the kind of the record: "gradient", "update", "call_function", "call_module", ...
-        rank: that of the process.
+        rank: the rank of the process.
         time_us: microseconds since the first process of the run started.
-        step: how many optimizer steps had ended.
-        stage: "train", "eval" or the program's own name for it.
+        step: the number of optimizer steps that had ended.
+        stage: "train", "eval", or the program's own name.
         place: where.
-        module: the module that was being called, or holds the parameter or buffer. Two blocks of one class make
+        module: the enclosing module call, or the holder of the parameter or buffer. Two blocks of one class create
             their tensors at the same place.
         target: what was called or read.
-        inputs: what went in: names, places of making, or else types.
-        types: of the tensors made ("float32[64, 10]"), of the parameter or buffer, or of what was read.
-        statistics: of the new values, or of the gradient.
-        cause: why a parameter or buffer changed, as in `Update.cause`; of a call, whether it raised an exception or
-            gave back what it was given, changed ("in place") or not ("itself").
-        is_same: whether an update left the values as they were, to the bit; None where that is not known.
-        value: what Python read.
-        uses: what took the tensors that were made, up to a limit.
-        more_uses: how many uses there were beyond it.
+        inputs: the inputs: names, places of creation, or else types.
+        types: the types of created tensors ("float32[64, 10]"), of the parameter or buffer, or of what was read.
+        statistics: those of the new values, or of the gradient.
+        cause: why a parameter or buffer changed, as in `Update.cause`; for a call, whether it raised an exception, or
+            returned its input changed ("in place") or unchanged ("itself").
+        is_same: whether an update left the values as they were, to the bit; None if unknown.
+        value: the value that Python read.
+        uses: the uses of the created tensors, up to a limit.
+        more_uses: the number of further uses.
     """
 
     name: str
@@ -95,7 +95,7 @@ def follow(trace: Trace, what: str, names: Sequence[Names] | None = None) -> Ite
     Args:
         trace: the run.
         what: a name, a glob, or a place, as `find_subjects` has it.
-        names: what the ids in each file stand for, if that is known already.
+        names: resolves the ids in each file, if already read.
 
     Raises:
         UnknownNameError: if there is no such name.
@@ -113,7 +113,7 @@ def follow(trace: Trace, what: str, names: Sequence[Names] | None = None) -> Ite
 
 
 class _Call:
-    """A call of a module that has not returned, and its entry if it is followed."""
+    """An open call of a module, and its entry if it is followed."""
 
     __slots__ = ("entry", "event")
 
@@ -159,7 +159,7 @@ class _Follower:
         }
 
     def entries(self) -> Iterator[HistoryEntry]:
-        """The entries in order; each is given out when its uses are known, or when it is too old to wait for more."""
+        """The entries in order; each is yielded when its uses are complete, or when it is too old to wait for more."""
         for event in self._file.read():
             if isinstance(event, events.Happening):
                 self._latest_us = max(self._latest_us, event.time_us)
@@ -190,7 +190,7 @@ class _Follower:
         self._taking_only(event, event.function, None)
 
     def _taking_only(self, event: events.ReadValue | events.Backward, target: str, value: Any) -> None:
-        """What takes tensors and makes none."""
+        """Add a record that uses tensors and creates none."""
         self._use(event.input_ids, target, event)
         if self._subject.has_call(event.location, target, 0):
             inputs = self._inputs(event.inputs, event.input_ids)
@@ -267,7 +267,7 @@ class _Follower:
         if not event.known and self._subject.has_call(event.location, event.target, event.ordinal):
             name = self._variable(event, event.target, event.ordinal)
             self._add(event, name, [event.value_id], target=event.target, inputs=[owner], types=[event.value])
-        if not self._origins.name(event.value_id):  # A gradient, a view; what is only kept there was made elsewhere.
+        if not self._origins.name(event.value_id):  # A gradient or a view; a stored tensor was created elsewhere.
             self._origins.note_call(f"{owner}.{event.target}", [event.owner_id], [event.value_id])
 
     def _call_module(self, event: events.CallModule) -> None:
@@ -282,10 +282,10 @@ class _Follower:
             around = self._calls.get(event.thread)
             entry.module = self._names.module_name(around[-1].event.module) if around else ""
         if event.thread not in self._calls and len(self._calls) >= _OPEN_CALLS:
-            return  # More threads than any program has: which of them made what is not told.
+            return  # Too many threads to attribute tensors.
         calls = self._calls.setdefault(event.thread, [])
         if len(calls) >= _OPEN_CALLS:
-            del calls[: _OPEN_CALLS // 2]  # What is outermost never ended.
+            del calls[: _OPEN_CALLS // 2]  # The outermost calls never ended.
         calls.append(_Call(event, entry))
 
     def _return_module(self, event: events.ReturnModule) -> None:
@@ -327,7 +327,7 @@ class _Follower:
         return entry
 
     def _watch(self, entry: HistoryEntry, made: Sequence[int]) -> None:
-        """From now on, tell `entry` what takes these tensors."""
+        """Report uses of these tensors to `entry` from now on."""
         numbers = next((numbers for other, numbers in reversed(self._open) if other is entry), None)
         if numbers is not None:
             made = made[:_MADE]
@@ -344,14 +344,14 @@ class _Follower:
             entry.uses = [*entry.uses, use]
 
     def _inputs(self, descriptions: Sequence[str], numbers: Sequence[int]) -> list[str]:
-        """Where each input comes from; its description where that was not seen."""
+        """The origin of each input; its description if that was not seen."""
         padded = [*numbers, *[0] * (len(descriptions) - len(numbers))]
         return [
             self._origins.name(number) or description for description, number in zip(descriptions, padded, strict=False)
         ]
 
     def _variable(self, event: events.Happening, target: str, ordinal: int) -> str:
-        """The name of what is made by a call of `target` where `event` is."""
+        """The name of the result of a call of `target` at the place of `event`."""
         return f"{self._names.place(event.location)}:{target}:{ordinal}"
 
     def _place(self, id_: int) -> Place | None:

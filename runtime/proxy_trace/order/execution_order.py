@@ -1,8 +1,8 @@
 """The order in which one call of a model runs its modules and first uses its parameters, from the events alone.
 
-What FSDP's symbolic tracer (`torch.distributed.fsdp._trace_utils`) finds, with its names and their meaning: it decides
-which parameters are gathered together, and when. Here it comes from a call that has happened, so that models which
-refuse symbolic tracing have one too, and parameters that a call takes by keyword or in a list are not missed.
+Equals the result of FSDP's symbolic tracer (`torch.distributed.fsdp._trace_utils`), with the same names and meaning: it
+decides which parameters are gathered together, and when. Here it comes from an actual call. So it also exists for
+models that refuse symbolic tracing, and includes parameters passed by keyword or in a list.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import AnyEvent, CallModule, Event, Module, StateTensor
 
 LeafRule: TypeAlias = Optional[Literal["fsdp"]]  # noqa: UP045  A bar needs no more than a type checker.
-"""Which modules are not looked into: those of torch.nn as FSDP has it, or none."""
+"""Which modules are leaves: those of torch.nn, as in FSDP, or none."""
 
 MOST_EVENTS: Final = 1 << 20
-"""How many calls of modules and uses of parameters one call of a model may hold."""
+"""The most module calls and parameter uses in one call of a model."""
 
 _MOST_CHARACTERS: Final = 1 << 26
-"""How long all names in an answer are together at most: a trace can put any number of names into each call."""
+"""The maximum total length of names in a result: a trace may put any number of names into each call."""
 
 _MOST_NAMES: Final = 1 << 22
-"""How many names of parameters are kept for all modules together, each of which has those of all below it."""
+"""The most parameter names kept for all modules together; each module has those of all below it."""
 
 _OF_TORCH: Final = ("torch.nn", "torch.ao.nn")
 _SEQUENTIAL: Final = frozenset({"Sequential", "ParametrizedSequential"})
 _FUSED: Final = ("torch.ao.nn.intrinsic.modules.fused", "torch.ao.nn.intrinsic.qat.modules")
-"""Where torch's subclasses of `Sequential` are defined that have a name of their own."""
+"""The modules of torch that define named subclasses of `Sequential`."""
 
 _RECORDS_CALLS: Final = "DEBUG"
 _GRADIENT: Final = "grad"
@@ -47,13 +47,13 @@ _GRADIENT: Final = "grad"
 class ParamUsageInfo(NamedTuple):
     """Parameters that are used together.
 
-    Either a module that was called and all its parameters, used or not, or the module in whose `forward` a call of
-    torch took parameters, and these.
+    Either a called module and all its parameters, used or not, or the module in whose `forward` a torch call used
+    parameters, and these.
 
     Attributes:
         module: its qualified name.
-        named_params: for each parameter the name that FSDP gives it there, and its qualified name. The first is that
-            within the called module ("weight") or, where a call of torch took it, the qualified name itself.
+        named_params: for each parameter its name in FSDP's terms, and its qualified name. The first is the name within
+            the called module ("weight") or, for a torch call, the qualified name itself.
     """
 
     module: str
@@ -61,23 +61,23 @@ class ParamUsageInfo(NamedTuple):
 
 
 class ExecutionOrder(msgspec.Struct, frozen=True):
-    """What one call of a model ran, in this order.
+    """What one call of a model ran, in order.
 
-    Qualified names are torch's, as `get_submodule` and `get_parameter` take them: "" is the model itself. A module or
-    parameter that has several names has its first.
+    Qualified names are torch's, as for `get_submodule` and `get_parameter`: "" is the model itself. A module or
+    parameter with several names has its first.
 
     Attributes:
         root: the name of the model in the trace, "model".
         type: its class.
         module_forward_order: the qualified names of the modules, one for each call, in the order in which the calls
             began. The first is "", the model.
-        param_forward_order: the qualified names of the parameters, each where it is used first. None where that is not
-            known: the model was not recorded at level DEBUG.
-        module_to_param_usage_infos: for each module that was called what its last call used. None likewise.
-        unseen: modules with parameters that were called, and in which no call of torch was recorded: on the blacklist,
-            compiled, or at another level. Which parameters they use is not known.
+        param_forward_order: the qualified names of the parameters, by first use. None if unknown, because the model was
+            not recorded at level DEBUG.
+        module_to_param_usage_infos: for each called module, what its last call used. None likewise.
+        unseen: called modules with parameters, in which no torch call was recorded: blacklisted, compiled, or at
+            another level. It is unknown which parameters they use.
         is_whole: whether the trace has the end of the call.
-        raised: whether it ended by an exception.
+        raised: whether it ended with an exception.
         call: the record of the call.
     """
 
@@ -99,21 +99,21 @@ def execution_order(
     is_wanted: Callable[[CallModule, Module | None], bool] | None = None,
     names: Names | None = None,
 ) -> ExecutionOrder:
-    """The order of the first call of a module in `happened`, or of the first one that is wanted.
+    """The order of the first call of a module in `happened`, or of the first wanted one.
 
     Args:
-        happened: events in their order, with the definitions of modules and parameters before their first use: a pass
-            over a file of a trace, or what an observer was given. Nothing is read beyond the end of the call.
-        leaf_rule: "fsdp" for FSDP's rule: a module that torch.nn defines is one thing, which uses all its parameters
-            when it is called; its submodules do not appear. `nn.Sequential` and the model itself are looked into. None
-            for every call, and the parameters that calls of torch took.
-        is_wanted: says of a call, with the definition of its module, whether it is the one.
-        names: definitions that are not among `happened`.
+        happened: events in order, with definitions before their first use, as in a file of a trace or in what an
+            observer received. Nothing is read after the end of the call.
+        leaf_rule: "fsdp" for FSDP's rule: a module defined by torch.nn is a leaf that uses all its parameters when it
+            is called, and its submodules do not appear; `nn.Sequential` and the model itself are not leaves. None for
+            every call, and the parameters that torch calls used.
+        is_wanted: whether a call, given with the definition of its module, is wanted.
+        names: further definitions.
 
     Raises:
         NoCallError: if there is no such call.
-        UnknownClassesError: if the trace does not say where classes are defined, which the leaf rule asks for.
-        OrderTooLongError: if the call holds more than is kept.
+        UnknownClassesError: if the trace lacks the classes' modules, which the leaf rule needs.
+        OrderTooLongError: if the call exceeds the limits.
     """
     definitions = _Definitions(names)
     follower: _Follower | None = None
@@ -134,7 +134,7 @@ def execution_order(
 
 
 def is_leaf_of_fsdp(module: Module) -> bool:
-    """Whether `torch.fx` takes a module for one thing: torch.nn defines its class, and it is no `nn.Sequential`."""
+    """Whether `torch.fx` treats a module as a leaf: torch.nn defines its class, and it is not an `nn.Sequential`."""
     defined_in = module.module_of_type
     if not defined_in.startswith(_OF_TORCH):
         return False
@@ -142,7 +142,7 @@ def is_leaf_of_fsdp(module: Module) -> bool:
 
 
 class _Definitions:
-    """The modules and parameters as they are defined by now, by id and by name."""
+    """The modules and parameters defined so far, by id and by name."""
 
     def __init__(self, names: Names | None) -> None:
         self.modules: dict[int, Module] = {}
@@ -154,7 +154,7 @@ class _Definitions:
                 self.learn(event)
 
     def learn(self, event: Event) -> None:
-        """Take note of a definition."""
+        """Note a definition."""
         if isinstance(event, events.Module):
             self.modules[event.id] = event
             self._module_by_name[event.name] = event.id
@@ -168,11 +168,11 @@ class _Definitions:
         return module.name if module is not None else ""
 
     def parameters_in(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Which parameters there are among descriptions of tensors, as often as they stand there."""
+        """The parameters among descriptions of tensors, with repetitions."""
         return tuple(id_ for word in words if (id_ := self._by_name.get(word)) is not None)
 
     def within(self, id_: int) -> int:
-        """The module that a wrapper of PyTorch's is around ("DataParallel(model)"); any other module itself."""
+        """The module inside a wrapper of PyTorch ("DataParallel(model)"); any other module itself."""
         module = self.modules.get(id_)
         if module is None or not module.name.startswith(f"{module.type}("):
             return id_
@@ -180,7 +180,7 @@ class _Definitions:
 
 
 class _Called(NamedTuple):
-    """A call of a module: in which other one it began, and whether it is looked into."""
+    """A call of a module: its enclosing call, and whether it is a leaf."""
 
     module: int
     parent: int
@@ -188,14 +188,14 @@ class _Called(NamedTuple):
 
 
 class _Used(NamedTuple):
-    """A call of torch in the `forward` of a module took these parameters."""
+    """A torch call in the `forward` of a module that used these parameters."""
 
     module: int
     parameters: tuple[int, ...]
 
 
 class _Open:
-    """A call of a module that has not ended."""
+    """An open call of a module."""
 
     __slots__ = ("has_calls", "id", "is_leaf", "is_wrapper", "module", "unseen_before")
 
@@ -209,15 +209,15 @@ class _Open:
 
 
 class _Follower:
-    """Follows one call of a module from its beginning to its end, on its thread.
+    """Follows one call of a module from start to end, on its thread.
 
     Attributes:
         call: the record of it.
-        root: the id of the module that it is a call of.
-        happened: the calls of modules, and the uses of parameters outside of leaves, in order.
+        root: the id of the called module.
+        happened: the module calls, and the uses of parameters outside of leaves, in order.
         unseen: the modules in which no call of torch was recorded.
         is_done: whether the call has ended.
-        raised: whether by an exception.
+        raised: whether it ended with an exception.
     """
 
     def __init__(self, call: CallModule, definitions: _Definitions, leaf_rule: LeafRule) -> None:
@@ -243,14 +243,14 @@ class _Follower:
         self._call_module(call)
 
     def take(self, event: AnyEvent) -> None:
-        """Take note of an event."""
+        """Note an event."""
         if getattr(event, "thread", None) != self.call.thread:
             return
         if isinstance(event, events.Backward):
             self._backward_passes += 1
         elif isinstance(event, events.BackwardEnd):
             self._backward_passes -= self._backward_passes > 0
-        elif not self._backward_passes:  # What checkpoints run again there is no part of the order.
+        elif not self._backward_passes:  # Recomputation by checkpoints does not count.
             taker = self._takers.get(type(event))
             if taker is not None:
                 taker(event)
@@ -294,9 +294,9 @@ class _Follower:
             self.is_done, self.raised = True, event.raised
 
     def _end(self, call: _Open) -> None:
-        """Note whether something is known of what the call did."""
+        """Note whether it is known what the call did."""
         has_calls = call.has_calls or call.is_leaf
-        if not has_calls:  # Then nothing is known of what it called, either.
+        if not has_calls:  # Then its inner calls are unknown too.
             del self.unseen[call.unseen_before :]
             self.unseen.append(call.module)
         elif self._open:
@@ -323,7 +323,7 @@ class _Follower:
 
 
 class _Answer:
-    """Makes names out of what was followed."""
+    """Converts the result to names."""
 
     def __init__(self, follower: _Follower, definitions: _Definitions) -> None:
         self._follower = follower
@@ -342,11 +342,11 @@ class _Answer:
         self._qualified: dict[int, str] = {id_: name for name, id_ in self._named_parameters(follower.root)}
 
     def order(self) -> ExecutionOrder:
-        """The answer.
+        """The result.
 
         Raises:
             UnknownClassesError: if the leaf rule cannot be followed.
-            OrderTooLongError: if it is longer than anybody wants it.
+            OrderTooLongError: if it exceeds the limits.
         """
         follower, modules = self._follower, self._definitions.modules
         if follower.follows_leaf_rule and modules and not any(each.module_of_type for each in modules.values()):
@@ -398,11 +398,11 @@ class _Answer:
             infos.append(ParamUsageInfo(self._module_name(module), named))
 
     def _local_names(self, module: int) -> list[tuple[str, str]]:
-        """What `named_parameters` of a module gives: the name within it and the qualified name of each parameter."""
+        """The `named_parameters` of a module: for each, the name within it and the qualified name."""
         return [(name, self._qualified.get(id_, name)) for name, id_ in self._named_parameters(module)]
 
     def _named_parameters(self, module: int) -> list[tuple[str, int]]:
-        """The parameters of a module and those below it, each once, by their first name within it."""
+        """The parameters of a module and those below it, without duplicates, by their first name within it."""
         found = self._parameters_of.get(module)
         if found is None:
             prefix = f"{self._definitions.name_of(module)}."
@@ -423,7 +423,7 @@ class _Answer:
         return found
 
     def _module_name(self, module: int) -> str:
-        """The qualified name of a module; of one that is no part of the model, its name in the trace."""
+        """The qualified name of a module; its name in the trace if it is not part of the model."""
         name = self._definitions.name_of(module)
         if module == self._follower.root:
             return ""

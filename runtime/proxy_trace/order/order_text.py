@@ -1,4 +1,4 @@
-"""The order of execution as lines for people, and as one record for programs."""
+"""The order of execution as lines of text, and as one record for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_PARAMETERS = "the model was not recorded at level DEBUG, so its trace does no
 
 
 def order_lines(found: RunOrder, palette: Palette) -> Iterator[str]:
-    """The lines: which call it is, the modules, the parameters, and what is not known."""
+    """The lines: the call, the modules, the parameters, and notes."""
     order, call = found.order, found.order.call
     yield palette.paint(f"{order.root} ({order.type})", "bold")
     place = f"{found.place}, " if found.place else ""
@@ -43,10 +43,10 @@ def _notes(order: ExecutionOrder) -> Iterator[str]:
     if not order.is_whole:
         yield "the trace ends before the call does"
     if order.raised:
-        yield "the call ended by an exception"
+        yield "the call ended with an exception"
     if order.unseen:
         names = ", ".join(name or order.root for name in order.unseen)
-        yield f"no call of torch was recorded in {names}: which of their parameters are used is not known"
+        yield f"no torch call was recorded in {names}: it is unknown which of their parameters are used"
 
 
 def _numbered(names: Sequence[str]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _numbered(names: Sequence[str]) -> Iterator[str]:
 
 
 def order_record(found: RunOrder) -> dict[str, Any]:
-    """The same as one value for JSON."""
+    """The same as one JSON value."""
     order, call = found.order, found.order.call
     infos = order.module_to_param_usage_infos
     return {

@@ -1,4 +1,4 @@
-"""The order of execution in a run: looks for the call, and says where it was."""
+"""Finds a call in a run, and its order of execution."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class RunOrder(NamedTuple):
-    """The order of a call, and where in the run it is.
+    """The order of a call, and its position in the run.
 
     Attributes:
         order: the order.
         run: the header of the process that made the call.
-        place: the line that called the model; None if the trace does not have it.
+        place: the line that called the model; None if unknown.
     """
 
     order: ExecutionOrder
@@ -32,18 +32,18 @@ class RunOrder(NamedTuple):
 def find_order(
     trace: Trace, period: Period | None = None, is_module: GlobMatcher | None = None, leaf_rule: LeafRule = "fsdp"
 ) -> RunOrder:
-    """The order of the first call that is wanted, in the first process that has one. Reads no further than its end.
+    """The order of the first wanted call, in the first process that has one. Reads no further than its end.
 
     Args:
         trace: the run.
-        period: in which steps and stages the call is; None for any.
-        is_module: says of the name of a module whether it is the one; None for a model that is part of no other.
+        period: the steps and stages of the call; None for any.
+        is_module: whether a module with this name is wanted; None for a model that is not part of another.
         leaf_rule: as `execution_order` has it.
 
     Raises:
         NoCallError: if there is no such call.
-        UnknownClassesError: if the trace does not say where classes are defined, which the leaf rule asks for.
-        OrderTooLongError: if the call holds more than is kept.
+        UnknownClassesError: if the trace lacks the classes' modules, which the leaf rule needs.
+        OrderTooLongError: if the call exceeds the limits.
         UnreadableFileError: if the file system refuses.
     """
     period = period or Period()

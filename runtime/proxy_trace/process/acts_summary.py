@@ -1,6 +1,6 @@
-"""Sums up what one process did around its steps: loading data, scaling gradients, and what calls and graphs have shown.
+"""Summarises what one process did around its steps: data loading, gradient scaling, and patterns in calls and graphs.
 
-What is kept is bounded, whatever the trace says.
+Memory is bounded, whatever the trace contains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy_trace.reading.names import Names
 
 _MOST: Final = 1000
-"""How many loaders, scalers, places and modules are told apart."""
+"""The most loaders, scalers, places and modules that are told apart."""
 
 _FEWEST_DIMENSIONS: Final = 2
 _SEQUENCE: Final = re.compile(r"(RNN|LSTM|GRU|MultiheadAttention)$")
@@ -26,7 +26,7 @@ _SHAPE: Final = re.compile(r"\[([\d, ]*)\]")
 
 
 class PlacedPattern(NamedTuple):
-    """A pattern of a graph, where the backward pass began, as "file:line", and the line that made it, if known."""
+    """A pattern of a graph, where the backward pass began ("file:line"), and the line that caused it, if known."""
 
     event: events.GraphPattern
     place: str
@@ -41,14 +41,14 @@ class PlacedDropout(NamedTuple):
 
 
 class PlacedFreezing(NamedTuple):
-    """A freezing without effect, and where it was assigned, or else where the optimizer stepped."""
+    """An ineffective freezing, and where it was assigned, or else where the optimizer stepped."""
 
     event: events.FreezeWithoutEffect
     place: str
 
 
 class PlacedDiscard(NamedTuple):
-    """A result that nothing uses, and the statement that computes it."""
+    """A discarded result, and the statement that computes it."""
 
     event: events.DiscardedResult
     place: str
@@ -60,10 +60,10 @@ class ScalerSummary(msgspec.Struct):
     Attributes:
         scaler: the number of the scaler.
         optimizer: the id of the optimizer.
-        made: where the scaler was made, as "file:line"; "" if that is not known.
-        place: where it stepped; "" if nothing is known of that.
-        clip_place: where gradients were clipped that it had not divided yet.
-        last: the last record of it.
+        made: where the scaler was created, as "file:line"; "" if unknown.
+        place: where it stepped; "" if unknown.
+        clip_place: where gradients were clipped before it had divided them.
+        last: its last record.
     """
 
     scaler: int
@@ -79,10 +79,10 @@ class LoaderSummary(msgspec.Struct):
 
     Attributes:
         place: where the iterations begin, as "file:line".
-        last: the last record of it.
-        changed_place: where the function begins that gives a sample and changes the data set, likewise.
-        calls: after how many records a root module was called.
-        trained: how many of these calls were in training mode, with autograd on.
+        last: its last record.
+        changed_place: where the function that returns a sample, and changes the data set, begins; likewise.
+        calls: how many of its records were followed by a call of a root module.
+        trained: how many of these calls were in training mode with autograd on.
     """
 
     place: str
@@ -93,12 +93,12 @@ class LoaderSummary(msgspec.Struct):
 
 
 class MixSummary(msgspec.Struct):
-    """How often something worked along a dimension of what a root module was given.
+    """How often something worked along one dimension of a root module's input.
 
     Attributes:
-        mixed: in how many calls that was the dimension of the samples.
+        mixed: in how many calls this was the batch dimension.
         kept: in how many calls it was not.
-        shape: that of the first in which it was.
+        shape: the shape in the first call of the former kind.
         place: where the root module was called, or the backward pass began.
     """
 
@@ -112,17 +112,17 @@ class ActsSummary(NamedTuple):
     """What a process did around its steps.
 
     Attributes:
-        patterns: of graphs, in order.
-        dropouts: that were active in evaluation mode.
-        freezings: that had no effect.
-        discards: results that nothing uses.
-        scalers: by their number and the id of the optimizer.
-        loaders: by their number.
-        sequences: modules that take the first dimension for that of the sequence, by id.
-        softmaxes: over the first dimension, by the place of the backward pass.
-        views: that give a tensor's second dimension as the first, by the place of the backward pass.
-        inner_roots: the root modules that were called by other ones, by id, with the ids of those.
-        around: how many backward passes followed calls of a module around its wrapper, by the id of the module.
+        patterns: patterns of graphs, in order.
+        dropouts: dropout that was active in evaluation mode.
+        freezings: attempts to freeze without effect.
+        discards: discarded results.
+        scalers: gradient scalers, by number and optimizer id.
+        loaders: data loaders, by number.
+        sequences: modules that take the first dimension as the sequence, by id.
+        softmaxes: softmaxes over the first dimension, by the place of the backward pass.
+        views: views that turn a tensor's second dimension into the first, by the place of the backward pass.
+        inner_roots: root modules called by other root modules, by id, with the callers' ids.
+        around: the number of backward passes after calls of a module that bypassed its wrapper, by the module's id.
     """
 
     patterns: Sequence[PlacedPattern]
@@ -139,10 +139,10 @@ class ActsSummary(NamedTuple):
 
 
 class ActsCollector:
-    """Takes the events that tell what a process does around its steps, and keeps the sums."""
+    """Collects the summary from a process's events."""
 
     def __init__(self, names: Names) -> None:
-        """Begin. `names` are what the ids in the events stand for."""
+        """Begin. `names` resolves the ids in the events."""
         self._names = names
         self._patterns: list[PlacedPattern] = []
         self._dropouts: list[PlacedDropout] = []
@@ -155,19 +155,19 @@ class ActsCollector:
         self._views: dict[str, MixSummary] = {}
         self._inner_roots: dict[int, int] = {}
         self._around: dict[int, int] = {}
-        # The loaders of which a record came since a root module was called.
+        # The loaders with a record since the last call of a root module.
         self._begun: list[LoaderSummary] = []
-        # The last call of a root module for training: what it was given, what it gave, and what it gave its layers.
+        # The last training call of a root module: its inputs, its outputs, and the inputs of its layers.
         self._root: events.CallModule | None = None
         self._given: tuple[int, ...] = ()
         self._gave: tuple[int, ...] = ()
         self._inside: list[tuple[int, tuple[int, ...]]] = []
-        # The modules called around a wrapper since the last backward pass, and whether a wrapper was called.
+        # The modules called without their wrapper since the last backward pass, and whether a wrapper was called.
         self._called_around: set[int] = set()
         self._is_wrapper_called = False
 
     def summary(self) -> ActsSummary:
-        """What there is to say once all has been read."""
+        """The summary of everything read so far."""
         return ActsSummary(
             self._patterns,
             self._dropouts,
@@ -183,7 +183,7 @@ class ActsCollector:
         )
 
     def call_root(self, event: events.CallModule) -> None:
-        """A root module is called, which no other one calls."""
+        """Note a call of a root module outside of all others."""
         is_trained = event.training and not event.no_grad
         for loader in self._begun:
             loader.calls += 1
@@ -199,7 +199,7 @@ class ActsCollector:
         self._is_wrapper_called |= is_trained and module is not None and module.type == "DistributedDataParallel"
 
     def call_below(self, event: events.CallModule) -> None:
-        """A module is called by another one."""
+        """Note a call of a module by another one."""
         module = self._names.modules.get(event.module)
         if module is None or self._root is None:
             return
@@ -209,7 +209,7 @@ class ActsCollector:
             self._inside.append((event.module, _shape(event.inputs)))
 
     def return_root(self, event: events.ReturnModule) -> None:
-        """A call of a root module ends."""
+        """Note the end of a root module's call."""
         if self._root is None or self._root.module != event.module:
             return
         self._gave = _shape(event.outputs)
@@ -219,7 +219,7 @@ class ActsCollector:
         self._inside.clear()
 
     def pattern(self, event: events.GraphPattern) -> None:
-        """A graph has a pattern."""
+        """Note a pattern of a graph."""
         place = self._place(event)
         if len(self._patterns) < _MOST:
             self._patterns.append(PlacedPattern(event, place, self._names.place(event.made) if event.made else ""))
@@ -231,7 +231,7 @@ class ActsCollector:
             self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)
 
     def _count(self, mix: MixSummary, shape: tuple[int, ...], event: events.Happening) -> None:
-        """Judge by sizes whether the first dimension is that of the samples; not where they are alike."""
+        """Decide by sizes whether the first dimension is the batch; undecided if sizes are equal."""
         first, second = shape[0], shape[1]
         if first == second or min(first, second) < 2 or not (self._given and self._gave):
             return
@@ -243,7 +243,7 @@ class ActsCollector:
             mix.kept += 1
 
     def backward(self) -> None:
-        """A backward pass begins."""
+        """Note the start of a backward pass."""
         if not self._is_wrapper_called:
             for module in self._called_around:
                 self._around[module] = self._around.get(module, 0) + 1
@@ -251,23 +251,23 @@ class ActsCollector:
         self._is_wrapper_called = False
 
     def dropout(self, event: events.ActiveDropout) -> None:
-        """A dropout is active in evaluation mode."""
+        """Note dropout in evaluation mode."""
         if len(self._dropouts) < _MOST:
             self._dropouts.append(PlacedDropout(event, self._place(event)))
 
     def freezing(self, event: events.FreezeWithoutEffect) -> None:
-        """Parameters are to be frozen, and are not."""
+        """Note an ineffective attempt to freeze parameters."""
         if len(self._freezings) < _MOST:
             place = self._names.place(event.made) if event.made else self._place(event)
             self._freezings.append(PlacedFreezing(event, place))
 
     def discarded(self, event: events.DiscardedResult) -> None:
-        """A statement computes something that nothing uses."""
+        """Note a statement whose result is discarded."""
         if len(self._discards) < _MOST:
             self._discards.append(PlacedDiscard(event, self._names.place(event.made)))
 
     def scaler_step(self, event: events.ScalerStep) -> None:
-        """A gradient scaler tells of a step that it skipped, or of gradients that were clipped too early."""
+        """Note a scaler's report of a skipped step, or of gradients clipped too early."""
         key = (event.id, event.optimizer_id)
         known = self._scalers.get(key)
         if known is None:
@@ -282,7 +282,7 @@ class ActsCollector:
         known.last = event
 
     def loading(self, event: events.Loading) -> None:
-        """An iteration over a loader begins."""
+        """Note that an iteration over a loader begins."""
         known = self._loaders.get(event.id)
         if known is None:
             if len(self._loaders) >= _MOST:
@@ -298,6 +298,6 @@ class ActsCollector:
 
 
 def _shape(described: Sequence[str]) -> tuple[int, ...]:
-    """The shape of the first tensor of several; () if there is none."""
+    """The shape of the first tensor; () if there is none."""
     found = _SHAPE.search(described[0]) if described else None
     return () if found is None else tuple(int(size) for size in found[1].split(",") if size.strip())

@@ -1,4 +1,4 @@
-"""The modules of a process as a tree, whatever its trace says of their parents."""
+"""The modules of a process as a tree, whatever the trace says about their parents."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class ModuleTree:
-    """Who is part of whom.
+    """The tree of modules.
 
-    A module whose parent is not in the trace, or lies below the module itself, counts as a root.
+    A module whose parent is missing from the trace, or lies below the module itself, counts as a root.
     """
 
     def __init__(self, modules: Sequence[ModuleSummary]) -> None:
@@ -28,32 +28,32 @@ class ModuleTree:
 
     @property
     def roots(self) -> list[ModuleSummary]:
-        """The modules that are part of no other."""
+        """The modules without a parent."""
         return self._children.get(0, [])
 
     def children(self, module: ModuleSummary) -> list[ModuleSummary]:
-        """The modules right below one."""
+        """The modules directly below one."""
         return self._children.get(module.id, [])
 
     def is_root(self, module: ModuleSummary) -> bool:
-        """Whether a module is part of no other."""
+        """Whether a module has no parent."""
         return not self._parents[module.id]
 
     def upwards(self, id_: int) -> Iterator[ModuleSummary]:
-        """A module and those that it is part of, from the inside out; nothing for an id that is none."""
+        """A module and its ancestors, innermost first; nothing for an unknown id."""
         while id_ in self._modules:
             yield self._modules[id_]
             id_ = self._parents[id_]
 
     def root_of(self, id_: int) -> int:
-        """The id of the root above a module; 0 for an id that is none."""
+        """The id of the root above a module; 0 for an unknown id."""
         root = 0
         for module in self.upwards(id_):
             root = module.id
         return root
 
     def with_those_above(self, names: Iterable[str]) -> set[int]:
-        """The ids of the modules that have one of some names, and of all that they are part of."""
+        """The ids of the modules with these names, and of their ancestors."""
         wanted = set(names)
         found: set[int] = set()
         for module in self._modules.values():
@@ -73,7 +73,7 @@ class ModuleTree:
             pending += [(child, depth + 1) for child in reversed(self.children(module))]
 
     def size(self, module: ModuleSummary) -> int:
-        """How many modules there are from one down, those aside that were taken out."""
+        """The number of modules in a subtree, without removed ones."""
         count, pending = 0, [module]
         while pending:
             each = pending.pop()

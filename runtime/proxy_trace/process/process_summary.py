@@ -1,4 +1,4 @@
-"""Sums up the trace of one process: its modules and their calls, its parameters and buffers and their changes."""
+"""Summarises the trace of one process: its modules and their calls, its parameters and buffers and their changes."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from proxy_trace.reading.trace import Reading, TraceFile
 
 _ANY_STAGE: Final = ""
-"""In place of the stage of a change that may have come about in any."""
+"""The stage of a change that may have happened in any stage."""
 
 _PROBLEM_LIMIT: Final = 1000
 _COMPILED_MODULES: Final = frozenset(
     {"OptimizedModule", "RecursiveScriptModule", "ScriptModule", "TopLevelTracedModule", "TracedModule"}
 )
-"""The types of what `torch.compile` and TorchScript make of a module."""
+"""The types of modules created by `torch.compile` and TorchScript."""
 
 _COMPILED_FUNCTION: Final = "torch.compile("
-"""How the targets of calls of compiled functions begin."""
+"""The prefix of targets in calls of compiled functions."""
 
 _MOST_NAMES: Final = 1000
-"""How many stages, optimizers and threads with open calls are told apart."""
+"""The most stages, optimizers and threads with open calls that are told apart."""
 
 _OTHERS: Final = "others"
 _MOST_NON_FINITE: Final = 1 << 14
 _DEEPEST: Final = 256
-"""How many calls lie in one another at most: of more, those that are outermost count as never ended."""
+"""The maximum nesting of calls. Beyond it, the outermost calls count as never ended."""
 
 _OUTPUTS: Final = 64
 _TRAIL: Final = 5
 _TRAIL_OF_LOSS: Final = 12
-"""How many calls back the making of a non-finite output is told, and that of a loss: no module names its parts."""
+"""The length of the trail behind a non-finite output and loss, in calls; no module names their parts."""
 
 
 class ModuleSummary(msgspec.Struct):
     """A module and its calls. `total_us` sums over the calls that ended; `parent` is an id, 0 for a root.
 
     `training_calls` counts those in training mode, and `stages` those that no other module made, by stage. The `first`
-    steps and then every `every`-th are recorded, none after the trace reached its maximum size (`is_cut_short`).
+    steps and then every `every`-th are recorded, and none after the trace reached its maximum size (`is_cut_short`).
     `is_compiled`: some of its calls ran compiled code, in which no calls are seen. `calls_seen`, `removed`, `settings`
     and `repeated` are as in `events.Module`. `place` is where it was proxied, as "file:line", and `made` where it was
     created, "" if unknown. `owner` is the class whose method proxied it, "" if none. `called_place` is where it was
@@ -85,7 +85,7 @@ class ModuleSummary(msgspec.Struct):
 
     @property
     def origin(self) -> str:
-        """Where it was made, or else where its model was proxied."""
+        """Where it was created, or else where its model was proxied."""
         return self.made or self.place
 
     @property
@@ -98,32 +98,34 @@ class TensorSummary(msgspec.Struct):
     """A parameter or buffer and its history.
 
     Attributes:
-        updates: how many updates there were, by cause. One that left the values as they were, to the bit, counts as
+        updates: the number of updates, by cause. An update that left the values as they were, to the bit, counts as
             "unchanged"; neither that nor "converted" is a change of values.
-        first: the statistics that training started from: those when it was proxied, or, of a parameter, those that it
-            was given before the first backward pass; those it was converted to, if its values had not changed by then.
-        last: the latest statistics that could be read.
-        filled_place: where it may have been filled with one number, which it began with, as "file:line".
-        last_between: those that it was given last outside of steps.
-        has_changed: whether, in a stage that trains, it had other values than the first.
-        changes: how often it was found to have other values than the first, by stage; "" where that is not known.
-        undecided: how often it was written to, and nothing tells whether that changed its values.
-        watched: whether its changes are recorded at all.
-        removed: whether the model has it no more.
-        freed: whether its model was freed before it could be seen whether its only gradient changed it.
+        first: the statistics at the start of training: when it was proxied; for a parameter, as last set before the
+            first backward pass; or after a conversion, if its values had not changed by then.
+        last: the latest readable statistics.
+        filled_place: where it may have been filled with the one number that it began with, as "file:line".
+        last_between: its statistics when it was last set outside of steps.
+        has_changed: whether it had other values than the first in a stage that trains.
+        changes: how often it was found to have other values than the first, by stage; "" if the stage is unknown.
+        undecided: how many writes may or may not have changed its values.
+        watched: whether its changes are recorded.
+        removed: whether it has been removed from the model.
+        freed: whether its model was freed before it was known whether its only gradient changed it.
         is_stepped: whether it was in an optimizer's step.
-        gradients: how many it had: in an optimizer's step, or, where no optimizer has it, after a backward pass.
-        missing_gradients: how many steps found none.
-        cleared_gradients: how many steps found none, or only zeros, where a backward pass had left one.
-        is_without_optimizer: whether it had a gradient that no optimizer was there to take.
-        has_nonzero_gradient: whether some gradient had an element other than zero.
-        largest_gradient: the largest magnitude that an element of its gradients had, where that was finite.
-        made_anew: how often another tensor with other values came in its place.
-        frozen_steps: how many steps have changed it although it was frozen, and its gradient was zero.
-        frozen_moves: of a buffer, between how many steps it changed since a parameter of its module, all of which are
-            frozen, last had a gradient or changed.
-        last_move: the last of them, as the number of steps that had ended; -1 if there is none.
-        first_frozen_step: the first of them, as the number of steps that had ended; -1 if there is none.
+        gradients: the number of its gradients: at optimizer steps, or, without an optimizer, after backward passes.
+        missing_gradients: how many steps found no gradient.
+        cleared_gradients: how many steps found none, or only zeros, although a backward pass had left one.
+        is_without_optimizer: whether it had a gradient that no optimizer could use.
+        has_nonzero_gradient: whether some gradient had a nonzero element.
+        largest_gradient: the largest finite magnitude of an element of its gradients.
+        made_anew: how often another tensor with other values replaced it.
+        frozen_steps: how many steps changed it although it was frozen and its gradient was zero.
+        frozen_moves: for a buffer, the number of steps between which it changed since a parameter of its module last
+            had a gradient or changed, if all of these are frozen.
+        last_move: the last of these steps, as the number of steps that had ended; -1 if there is none.
+        first_frozen_step: the first step in `frozen_steps`, likewise.
+        unfrozen_step: the number of steps that had ended when it was unfrozen; -1 if it was not, or was trained since.
+        last_gradient_step: the last step for which an optimizer had its gradient, likewise.
     """
 
     id: int
@@ -158,28 +160,31 @@ class TensorSummary(msgspec.Struct):
     first_frozen_step: int = -1
     frozen_moves: int = 0
     last_move: int = -1
+    unfrozen_step: int = -1
+    last_gradient_step: int = -1
 
     def begin_anew(self) -> None:
-        """Forget what became of the tensor that had the name before."""
+        """Reset what belongs to the previous tensor of this name."""
         self.made_anew += 1
         self.updates, self.changes = {}, {}
         self.has_changed = self.is_stepped = self.is_without_optimizer = self.has_nonzero_gradient = False
         self.undecided = self.gradients = self.missing_gradients = self.cleared_gradients = 0
         self.last_gradient, self.largest_gradient = None, 0.0
+        self.unfrozen_step = self.last_gradient_step = -1
 
     @property
     def update_count(self) -> int:
-        """How often it was given other values; where there are no fingerprints to tell, how often it was written to."""
+        """The number of changes of values; without fingerprints, the number of writes."""
         return sum(count for cause, count in self.updates.items() if cause not in ("unchanged", "converted"))
 
     @property
     def is_compared(self) -> bool:
-        """Whether it is known of every update whether it changed the values, and no last one may have been missed."""
+        """Whether each update is known to have changed the values or not, and none can have been missed."""
         return has_bits(self.first) and not (self.undecided or self.freed)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no element, as the part has that a rank holds of a parameter smaller than the world."""
+        """Whether it has no element, like a rank's part of a parameter smaller than the world size."""
         return self.last is not None and self.last.minimum is None and self.last.norm == 0.0
 
 
@@ -192,14 +197,14 @@ class ProblemSummary(msgspec.Struct):
 
 
 class StageSummary(msgspec.Struct):
-    """What was recorded in a stage: optimizer steps, and calls of modules that lie in no other call."""
+    """The contents of a stage: optimizer steps, and outermost module calls."""
 
     steps: int = 0
     outermost_calls: int = 0
 
 
 class ProcessSummary(msgspec.Struct):
-    """What the file of one process says. Times are in microseconds since the process's run started."""
+    """The contents of a process's file. Times are in microseconds since the process's start."""
 
     file: str
     rank: int
@@ -210,68 +215,67 @@ class ProcessSummary(msgspec.Struct):
     events: int = 0
     duration_us: int = 0
     steps: int = 0
-    """Optimizer steps that were recorded."""
+    """The number of recorded optimizer steps."""
     steps_made: int = 0
-    """Those that were made, as far as the trace tells: more, where only each n-th is recorded."""
+    """The number of optimizer steps made, as far as known: more, if only every n-th is recorded."""
     stages: dict[str, StageSummary] = {}
     optimizers: dict[str, int] = {}
     backward_passes: int = 0
     backward_us: int = 0
     was_looked_at: bool = False
-    """Whether parameters were looked at once more behind some backward pass: at a step, or when a model was called."""
+    """Whether parameters were examined again after some backward pass: at a step, or at a model's call."""
 
     module_calls: int = 0
     calls_compiled_functions: bool = False
-    """Whether compiled functions ran, in which no calls of modules are seen."""
+    """Whether compiled functions ran, in which no module calls are seen."""
     modules: list[ModuleSummary] = []
     tensors: list[TensorSummary] = []
     malformed: int = 0
     first_malformed_line: int = 0
     unknown: dict[str, int] = {}
     surplus: int = 0
-    """Definitions and non-finite values that were left out, as there are more than is kept."""
+    """The number of definitions and non-finite values that exceeded the limits."""
 
     is_cut: bool = False
     ends_inside: str = ""
-    """What had not ended when the trace broke off: "a call of model.fc", "a backward pass"; "" if it did not break off,
-    or all had ended. An exception may have left something as well, which does not make the trace incomplete."""
+    """What was unfinished when the trace broke off: "a call of model.fc", "a backward pass". "" if nothing was, or the
+    trace did not break off. Things ended by an exception count as finished."""
 
     end: str = ""
-    """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if the trace does not."""
+    """How the process ended: "exit", "exception ValueError" or another `RunEnd.reason`; "" if unknown."""
 
     end_step: int = 0
-    """The optimizer steps that had ended then."""
+    """The number of optimizer steps by then."""
 
     limited_at_step: int | None = None
-    """The optimizer steps that had ended when the trace reached its largest size; None if it never did."""
+    """The number of optimizer steps when the trace reached its maximum size; None if it never did."""
 
     is_empty: bool = False
-    """Whether only a period was asked for, and nothing happened in it."""
+    """Whether a period was selected in which nothing happened."""
 
     last_step_outside: int = 0
-    """The last step in which something happened outside of the period."""
+    """The last step with events outside of the period."""
 
     stages_outside: list[str] = []
-    """The stages in which something did."""
+    """The stages with events outside of the period."""
 
 
 class ProcessEvidence(NamedTuple):
-    """What the checks look at of one process, small whatever the length of its trace.
+    """The evidence of one process for the checks; its size does not depend on the length of the trace.
 
     Attributes:
-        process: the sums.
+        process: the summary.
         started_us: when the process started, in microseconds of Unix time.
-        has_trained: whether there were optimizer steps, or steps of training that the program made by hand.
-        has_bits: whether any values have a fingerprint, as all have that this version traces.
+        has_trained: whether there were optimizer steps, or training steps by hand.
+        has_bits: whether any values have a fingerprint, as all do in traces of this version.
         trained_stages: the stages that have optimizer steps.
-        stages_with_gradients: those in which a parameter had a gradient.
+        stages_with_gradients: the stages in which a parameter had a gradient.
         non_finite: the non-finite values, in order.
-        trails: for each of those, what made the output or the loss, from what and so on, back to what other modules put
-            out.
-        overflows: the first records in which a norm was infinite though all elements were finite, one for each
-            parameter, buffer and gradient, in order.
-        problems: the distinct problems, in order; there is a limit to how many are kept.
-        names: what the ids in these events stand for.
+        trails: for each of those, what the output or loss was computed from, and so on, back to other modules' outputs.
+        overflows: the first record with an infinite norm of finite elements, for each parameter, buffer and gradient,
+            in order.
+        problems: the distinct problems, in order, up to a limit.
+        names: resolves the ids in these events.
         training: its optimizers, its losses, and the modes in which it trained.
         acts: what it did around its steps.
     """
@@ -292,15 +296,15 @@ class ProcessEvidence(NamedTuple):
 
 
 class ProcessCollector:
-    """Takes the events of one file and keeps the sums."""
+    """Collects the summary from the events of one file."""
 
     def __init__(self, file: TraceFile, reading: Reading, period: Period | None = None) -> None:
         """Begin.
 
         Args:
-            file: whose events these are.
-            reading: the pass over them, of which each is to be given to `take`.
-            period: keep what happened in it, and of the rest only what it starts from.
+            file: the file of the events.
+            reading: the pass over them; each event must be passed to `take`.
+            period: the selected period; of the rest, only the initial state is kept.
         """
         run = file.run
         self._process = ProcessSummary(
@@ -391,7 +395,7 @@ class ProcessCollector:
                 self._latest_step = event.step
 
     def finish(self) -> ProcessEvidence:
-        """What there is to say of the process by what has been read; more may follow, and be asked for again."""
+        """The evidence from everything read so far. More events may follow, and this may be called again."""
         process, reading = self._process, self._reading
         process.events = self._events
         process.duration_us = self._latest_us
@@ -437,7 +441,7 @@ class ProcessCollector:
         )
 
     def _cut_circles(self) -> None:
-        """Let no module be part of itself: whoever goes from module to module comes to an end."""
+        """Break cycles, so that walks from module to module terminate."""
         parents = without_cycles({module.id: module.parent for module in self._modules.values()})
         for module in self._modules.values():
             module.parent = parents[module.id]
@@ -451,7 +455,7 @@ class ProcessCollector:
         return True
 
     def _pass_over(self, event: events.AnyEvent) -> None:
-        """Keep of what is not in the period what the period starts from, and where else there is anything."""
+        """Keep the initial state of the period, and where else events are, from an event outside of it."""
         if isinstance(event, events.Happening):
             self._process.last_step_outside = max(self._process.last_step_outside, event.step)
             self._stages_outside[_known_name(event.stage, self._stages_outside)] = None
@@ -480,9 +484,9 @@ class ProcessCollector:
         return {stage for stage, summary in self._process.stages.items() if summary.steps}
 
     def _judge_changes(self) -> None:
-        """Changes count as training in the stages that have optimizer steps; without any, outside of evaluation.
+        """Count changes as training in stages with optimizer steps; without any, outside of evaluation.
 
-        So do those of which it is not known when they came about.
+        Changes at an unknown time count too.
         """
         trained = self._trained_stages | {_ANY_STAGE}
         for tensor in self._process.tensors:
@@ -511,14 +515,16 @@ class ProcessCollector:
     def _tensor(self, event: events.StateTensor) -> None:
         tensor = self._tensor_of(event.id)
         tensor.name, tensor.type, tensor.module = event.name, event.type, event.module
+        if event.id in self._current and event.requires_grad and not tensor.requires_grad:
+            tensor.unfrozen_step = self._process.steps
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
         tensor.freed, tensor.device = event.freed, event.device
         tensor.filled_place = self._names.place(event.filled)
         self._keep_by_module(tensor)
-        is_known = event.id in self._current  # Then this is about its name, or whether it is frozen.
+        is_known = event.id in self._current  # Then only its name or freezing changes.
         if is_known and are_same_values(self._current[event.id], event.statistics) is False:
-            tensor.begin_anew()  # Or a layer has come in the place of another.
+            tensor.begin_anew()  # Or a layer was replaced.
             is_known = False
         if not is_known:
             tensor.first = tensor.last = event.statistics
@@ -541,7 +547,7 @@ class ProcessCollector:
         return tensor
 
     def _keep_by_module(self, tensor: TensorSummary) -> None:
-        """Have a parameter or buffer be found by its module."""
+        """Index a parameter or buffer by its module."""
         of_module = self._of_modules.setdefault(tensor.module, [])
         if not any(each is tensor for each in of_module):
             of_module.append(tensor)
@@ -552,23 +558,23 @@ class ProcessCollector:
         module.training_calls += event.training
         self._called_at[module.id] = event.location
         module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
-        self._unfinished = ""  # Whatever began before was left by an exception, or recomputes activations.
+        self._unfinished = ""  # Anything open was ended by an exception, or recomputes activations.
         stack = self._calls_by_thread.get(event.thread)
         if stack is None:
             stack = []
             if len(self._calls_by_thread) < _MOST_NAMES:
                 self._calls_by_thread[event.thread] = stack
         if len(stack) >= _DEEPEST:
-            del stack[: _DEEPEST // 2]  # What is outermost never ended.
+            del stack[: _DEEPEST // 2]  # The outermost calls never ended.
         if not module.parent:
-            # A root that is being called is called again: what was left by a KeyboardInterrupt never ends.
+            # A root called while it is open: a KeyboardInterrupt had ended the earlier call.
             again = next((depth for depth, call in enumerate(stack) if call.module == event.module), len(stack))
             del stack[again:]
         is_root = False
         if not stack:
             stage = _known_name(event.stage, module.stages)
             module.stages[stage] = module.stages.get(stage, 0) + 1
-            if not self._open_backward_passes:  # in which activations are computed once more
+            if not self._open_backward_passes:  # In one, activations are recomputed.
                 self._training.call_root(event)
                 self._acts.call_root(event)
                 is_root = True
@@ -648,7 +654,7 @@ class ProcessCollector:
     def _step(self, event: events.OptimizerStep) -> None:
         self._training.step(event)
         self._has_begun = True
-        self._open_backward_passes = 0  # One that a KeyboardInterrupt broke off never ends.
+        self._open_backward_passes = 0  # A pass ended by a KeyboardInterrupt has no end record.
         self._unfinished = f"a step of {event.optimizer}"
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
@@ -667,15 +673,19 @@ class ProcessCollector:
         statistics = event.statistics
         self._training.gradient(event)
         tensor.cleared_gradients += event.cleared
-        if not event.has_optimizer:
+        if event.has_optimizer:
+            tensor.unfrozen_step = -1
+        else:
             tensor.is_without_optimizer = True
         if statistics is None:
             tensor.missing_gradients += 1
             return
         tensor.gradients += 1
+        if event.has_optimizer:
+            tensor.last_gradient_step = event.step
         self._stages_with_gradients.add(_known_name(event.stage, self._stages_with_gradients))
         tensor.last_gradient = statistics
-        # Not by the norm, which is 0 for elements whose squares are.
+        # Not the norm, which is 0 if all squares are.
         lowest, highest = statistics.minimum, statistics.maximum
         if isinstance(lowest, float) and isinstance(highest, float):
             tensor.largest_gradient = max(tensor.largest_gradient, -lowest, highest)
@@ -686,7 +696,7 @@ class ProcessCollector:
             self._check_norm(event, tensor)
 
     def _is_of_optimizer(self, event: events.Update) -> bool:
-        """Whether what has changed is an optimizer's: nothing that is trained."""
+        """Whether an optimizer's own tensor has changed, which is not trained."""
         return isinstance(self._names.tensors.get(event.tensor), events.OptimizerState)
 
     def _update(self, event: events.Update) -> None:
@@ -714,23 +724,24 @@ class ProcessCollector:
             cause = "unchanged"
         tensor.updates[cause] = tensor.updates.get(cause, 0) + 1
         if is_same is False:
+            tensor.unfrozen_step = -1
             self._note_move(tensor, event)
         if statistics is not None and statistics.norm == "inf":
             self._check_norm(event, tensor)
         if cause == "unchanged":
             tensor.undecided += not is_same
             if event.cause in ("step", "unchanged") and are_same_values(tensor.first, statistics) is False:
-                # A step that left it alone found it changed: what was given to it for evaluation has stayed.
+                # A step that did not change it found it changed, so values set for evaluation have stayed.
                 self._compare_with_first(tensor, statistics, event.stage)
         elif not (self._has_begun or event.step or cause == "step" or tensor.is_buffer):
-            # Set up by hand after it was proxied (loaded, initialised): that is where training starts from.
+            # Set by hand after it was proxied (loaded, initialised): training starts from there.
             tensor.first, tensor.undecided = statistics, 0
         else:
-            # What leaves no mark but the values is found late: the program may be in another stage by then.
+            # Changes visible only in the values are found late: the program may be in another stage by then.
             self._compare_with_first(tensor, statistics, _ANY_STAGE if cause == "data" else event.stage)
 
     def _note_move(self, tensor: TensorSummary, event: events.Update) -> None:
-        """Count that a buffer changes while all parameters of its module are frozen; or begin anew, if one changes."""
+        """Count a change of a buffer whose module's parameters are all frozen; start over if one of these changes."""
         of_module = self._of_modules.get(tensor.module, [])
         if not tensor.is_buffer:
             for each in of_module:
@@ -743,7 +754,7 @@ class ProcessCollector:
 
     @staticmethod
     def _compare_with_first(tensor: TensorSummary, statistics: events.Statistics | None, stage: str) -> None:
-        """Not with the last: the values of training, put back after others were tried out, are no training."""
+        """Compare with the first values, not the last: restoring trained values after trying others is no training."""
         is_first = are_same_values(tensor.first, statistics)
         if is_first is None:
             tensor.undecided += 1
@@ -752,14 +763,14 @@ class ProcessCollector:
             tensor.changes[stage] = tensor.changes.get(stage, 0) + 1
 
     def _exchange(self, id_: int, statistics: events.Statistics | None) -> events.Statistics | None:
-        """Take note of what a tensor holds now; what it held before, None where that could not be read."""
+        """Store a tensor's new statistics; returns the old ones, None if they were unreadable."""
         before = self._current.get(id_)
         if id_ in self._tensors:
             self._current[id_] = statistics
         return before
 
     def _check_norm(self, event: events.Gradient | events.Update, tensor: TensorSummary) -> None:
-        """Take note of a norm that is infinite for the first time, but for buffers made with such values, as masks."""
+        """Note the first infinite norm of a tensor, except for buffers created with such values, like masks."""
         numbers, first = event.statistics, tensor.first
         if numbers is None or numbers.norm != "inf" or numbers.nonfinite or event.tensor not in self._tensors:
             return
@@ -782,7 +793,7 @@ class ProcessCollector:
 
 
 def _is_frozen(tensor: TensorSummary) -> bool:
-    """Whether a parameter is frozen, and the gradient that a step has found is zero."""
+    """Whether a parameter is frozen and its gradient at this step is zero."""
     gradient = tensor.last_gradient
     return not (tensor.requires_grad or tensor.is_buffer) and (
         gradient is not None and gradient.minimum == 0.0 == gradient.maximum
@@ -790,17 +801,17 @@ def _is_frozen(tensor: TensorSummary) -> bool:
 
 
 def _known_name(name: str, known: Collection[str]) -> str:
-    """`name`, or, where as many names are known as are told apart, the one for all others."""
+    """`name`, or the common name of all others if there are too many."""
     return name if name in known or len(known) < _MOST_NAMES else _OTHERS
 
 
 def _last(target: str) -> str:
-    """The part of a dotted name behind the last dot."""
+    """The last part of a dotted name."""
     return target.rpartition(".")[2]
 
 
 def _ended_call(stack: list[events.CallModule], module: int) -> events.CallModule | None:
-    """Take the innermost call of a module off a stack, with those in it, which an exception ended; None if none is."""
+    """Pop the innermost call of a module, and those in it, which an exception ended; None if there is none."""
     if stack[-1].module != module and all(call.module != module for call in stack):
         return None
     while True:

@@ -1,6 +1,6 @@
-"""Sums up how one process trained: its optimizers with their settings, how its losses were computed, and in which mode.
+"""Summarises how one process trained: optimizers and their settings, how losses were computed, and the modes.
 
-What is kept is bounded, whatever the trace says: so many optimizers, groups and ways to compute a loss.
+Memory is bounded, whatever the trace contains.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from proxy_trace.reading.names import Names
 
 _MOST: Final = 1000
-"""How many optimizers, groups of one, ways to compute a loss, loads and places are told apart."""
+"""The most optimizers, groups of one, ways to compute a loss, loads and places that are told apart."""
 
 _FEW: Final = 20
-"""How many values of a loss are kept, of the first and of the last."""
+"""The number of first, and of last, values of a loss that are kept."""
 
 _MOST_OF_CURVE: Final = 64
 
 _FIRST_STEPS: Final = 3
-"""How many steps show how large gradients are at first."""
+"""The number of first steps that show the initial size of gradients."""
 
 _DECAYED: Final = 100
-"""By how much a learning rate has fallen that is as good as none."""
+"""A learning rate below its maximum times this is practically none."""
 
 _FEWEST_COUNTED: Final = 8
-"""From so many on, a scheduler's advances are counted at each power of two."""
+"""From this number on, a scheduler's advances are recorded at powers of two."""
 
 _PENALTY: Final = re.compile(r"penalty|(^|_)(gp|r1|r1_reg|lipschitz)($|_)", re.IGNORECASE)
-"""What is in the name of a function that computes a penalty on gradients."""
+"""Parts of names of functions that compute a penalty on gradients."""
 
 _NORMALISATION: Final = re.compile(r"(Sync)?BatchNorm|LayerNorm|GroupNorm|InstanceNorm|RMSNorm")
 _LAYER: Final = re.compile(r"(Linear|Conv\dd|RNN|LSTM|GRU|RNNCell|LSTMCell|GRUCell)$")
@@ -45,13 +45,13 @@ class GroupSummary(msgspec.Struct):
     """A group of an optimizer's parameters.
 
     Attributes:
-        settings: the latest.
-        tensors: the ids of its parameters that traced modules have, as of the last record.
-        others: how many it has besides.
-        rates: how many different learning rates it has had one after the other.
-        first_rate: the first of them.
-        last_rate: the last.
-        largest_rate: the largest.
+        settings: the latest settings.
+        tensors: the ids of its parameters in traced modules, as of the last record.
+        others: the number of its other tensors.
+        rates: the number of learning rates that it had in turn.
+        first_rate: the first rate.
+        last_rate: the last rate.
+        largest_rate: the largest rate.
     """
 
     settings: dict[str, events.Setting] = {}
@@ -68,30 +68,30 @@ class OptimizerSummary(msgspec.Struct):
 
     Attributes:
         name: its class.
-        place: where it steps, as "file:line"; where it was made, if it never stepped.
-        made: where it was made, likewise; "" if that is not known.
-        groups: its groups of parameters.
-        steps: how many it made that were recorded.
-        starved: how many of them found no gradient at all, or only zeros.
-        cleared: how many of those, where a backward pass had left some.
-        idle: how many of those began without a backward pass since any optimizer had stepped.
-        all_zero: how many of those found gradients, all of them zero.
-        first_starved: the first of them, as the number of steps that had ended; -1 if there is none.
-        first_gradient: the largest finite element of the gradients that the first few steps found.
-        largest_gradient: that of all.
-        passes: before how many of its steps there were so many backward passes, all at one place with one loss.
-        loss: the id of that loss, as of the last of them.
-        decayed: in how many of its steps every rate was below a hundredth of the largest that it has had.
-        carried: in how many of them the gradients of the step before had not been cleared.
-        first_carried: the first of those, as the number of steps that had ended; -1 if there is none.
-        steps_at_zero: in how many of them every learning rate was 0.
-        dropped: before how many of them gradients of a backward pass at the same place were cleared.
-        dropped_once: before how many of them that was so a single time.
-        last_fed: how many steps it had made when it last found a gradient, be it zero.
-        passes_since: how many backward passes were made since then.
-        first_at: its first step, as the number of steps of any optimizer that had ended; -1 if there is none.
+        place: where it steps, as "file:line"; where it was created, if it never stepped.
+        made: where it was created, likewise; "" if unknown.
+        groups: its parameter groups.
+        steps: the number of its recorded steps.
+        starved: how many of these found no gradient, or only zeros.
+        cleared: how many of the starved ones, although a backward pass had left some.
+        idle: how many of the starved ones began without a backward pass since any optimizer's step.
+        all_zero: how many of the starved ones found gradients that were all zero.
+        first_starved: the first starved step, as the number of steps that had ended; -1 if there is none.
+        first_gradient: the largest finite element of the gradients at the first few steps.
+        largest_gradient: the largest finite element at any step.
+        passes: the number of steps by the number of backward passes before each, all at one place with one loss.
+        loss: the id of that loss, as of the last such step.
+        decayed: at how many steps every rate was below a hundredth of its maximum.
+        carried: at how many steps the gradients of the previous one had not been cleared.
+        first_carried: the first of these, as the number of steps that had ended; -1 if there is none.
+        steps_at_zero: at how many steps every learning rate was 0.
+        dropped: before how many steps gradients of a backward pass at the same place were cleared.
+        dropped_once: before how many steps this happened exactly once.
+        last_fed: the number of its steps when it last found a gradient, even a zero one.
+        passes_since: the number of backward passes since then.
+        first_at: its first step, as the number of steps of all optimizers that had ended; -1 if there is none.
         last_at: its last step, likewise.
-        misplaced: where a learning rate was set that it does not read: the source of what was set, and the place.
+        misplaced: the unread learning rates: the assignment's target, and its place.
     """
 
     name: str = ""
@@ -122,12 +122,12 @@ class OptimizerSummary(msgspec.Struct):
 
     @property
     def origin(self) -> str:
-        """Where it was made, or else where it steps."""
+        """Where it was created, or else where it steps."""
         return self.made or self.place
 
     @property
     def tensors(self) -> set[int]:
-        """The ids of its parameters that traced modules have."""
+        """The ids of its parameters in traced modules."""
         return {number for group in self.groups for number in group.tensors}
 
 
@@ -137,15 +137,14 @@ class LossSummary(msgspec.Struct):
     Attributes:
         nodes: the nodes of the autograd graph, as in `events.Loss`.
         place: where backward passes began with it, as "file:line".
-        made: where the variable was assigned that they began with, or else `place`.
-        computed: where its value was computed, in a function that was called there; or else `made`.
-        activated: where alone the model's code makes probabilities of scores; "" if that is not known.
-        cut: where alone a tensor that it comes from was cut off the graph, likewise.
-        passes: how many of them.
-        first_step: the steps that had ended at the first.
-        steps: before how many steps of an optimizer it was the only one.
-        is_within: whether the backward pass is made by a module that is being called, so that nothing tells where the
-            model ends.
+        made: where the variable was assigned on which `backward` was called, or else `place`.
+        computed: where its value was computed, in a function called there, or else `made`.
+        activated: the only line of the model's code that makes probabilities; "" if unknown.
+        cut: the only line that cut a tensor behind it off the graph, likewise.
+        passes: the number of backward passes.
+        first_step: the number of steps that had ended at the first pass.
+        steps: before how many optimizer steps it was the only loss.
+        is_within: whether a module that is being called makes the backward pass, so that the model's end is unknown.
     """
 
     nodes: list[events.LossNode] = []
@@ -161,14 +160,14 @@ class LossSummary(msgspec.Struct):
 
 
 class ModeSummary(msgspec.Struct):
-    """In which mode a root module was when it was called last before each step of its optimizer.
+    """The mode of a root module at its last call before each step of its optimizer.
 
     Attributes:
         training: how many steps found it in training mode.
         evaluation: how many in evaluation mode.
         first_evaluation: the first of those, as the number of steps that had ended; -1 if there is none.
         last_training: the last of the others, likewise.
-        place: where the module was called before the first in evaluation mode, as "file:line".
+        place: where the module was called before the first step in evaluation mode, as "file:line".
     """
 
     training: int = 0
@@ -185,16 +184,16 @@ class RootSummary(msgspec.Struct):
         trained_calls: how often in training mode, with autograd on.
         blind_calls: how often in training mode, with autograd off.
         evaluated_calls: how often in evaluation mode.
-        first_blind: at how many steps the first of the blind calls was; -1 if there is none.
+        first_blind: the number of steps at the first of the blind calls; -1 if there is none.
         last_blind: the last of them, likewise.
-        blind_place: where that was, as "file:line".
-        place: where it was called last in training mode with autograd on.
-        outer_place: where the function of the program was called that called it, if that is a method of a module.
+        blind_place: where the first blind call was made, as "file:line".
+        place: where it was last called in training mode with autograd on.
+        outer_place: if a method of a module called it, where that method's caller in the program is.
         backward_place: where the first backward pass began after such a call.
-        last_step: the last step of an optimizer that has parameters of it, as the number of steps that had ended; -1
-            if there is none.
+        last_step: the last step of an optimizer with parameters of it, as the number of steps that had ended; -1 if
+            there is none.
         first_step: the first, likewise.
-        is_passed_on: whether what it put out went into another root module.
+        is_passed_on: whether its output went into another root module.
     """
 
     trained_calls: int = 0
@@ -217,13 +216,13 @@ class SchedulerSummary(msgspec.Struct):
     Attributes:
         name: its class.
         optimizer: the id of its optimizer.
-        advances: the records of it that say something new: how often it had been advanced before, what came last of the
-            optimizer, and where.
-        followed_passes: whether a backward pass had been made when it was advanced first.
-        made: where it was made, as "file:line"; "" if that is not known.
-        settings: what it was made with.
-        count: how often it was advanced, at least; fewer than twice as often, or eight times, at most.
-        last_step: the steps of optimizers that had ended at the last record.
+        advances: its records with something new: the number of earlier advances, the optimizer's last event, and the
+            place.
+        followed_passes: whether a backward pass preceded its first advance.
+        made: where it was created, as "file:line"; "" if unknown.
+        settings: its initial settings.
+        count: a lower bound on the number of advances; the number is less than twice that, or at most eight.
+        last_step: the number of optimizer steps at its last record.
     """
 
     name: str = ""
@@ -237,12 +236,12 @@ class SchedulerSummary(msgspec.Struct):
 
     @property
     def most(self) -> int:
-        """How often it can have been advanced: with the next power of two there would be another record."""
+        """The most advances that are possible: with the next power of two there would be another record."""
         return max(_FEWEST_COUNTED, 1 << self.count.bit_length())
 
 
 class PlateauSummary(msgspec.Struct):
-    """A scheduler that lowered the rate since a value got no better: its last record, and where that was."""
+    """A `ReduceLROnPlateau` that lowered the rate: its last record, and the place."""
 
     place: str
     made: str
@@ -250,7 +249,7 @@ class PlateauSummary(msgspec.Struct):
 
 
 class LoadSummary(msgspec.Struct):
-    """Weights that a module was given; the fields are those of `events.Load`, `place` is "file:line"."""
+    """Weights loaded into a module; the fields are those of `events.Load`, `place` is "file:line"."""
 
     module: int
     place: str
@@ -259,18 +258,18 @@ class LoadSummary(msgspec.Struct):
 
 
 class ClipSummary(msgspec.Struct):
-    """A place at which gradients are clipped.
+    """A place where gradients are clipped.
 
     Attributes:
         place: as "file:line".
-        late: how many records say that an optimizer had stepped with them already.
-        in_time: how many do not.
-        empty: how many were given no parameter.
-        without: the id of a parameter, if none of those that were given had a gradient; 0 if any ever had.
-        step: the steps that had ended at the first.
-        again: how often what was clipped here had been clipped here before the same step, and added to since.
-        others: how often only optimizers with other parameters stepped after it.
-        count: of how many times at least.
+        late: the number of records that say that an optimizer had already stepped with them.
+        in_time: the number of other records.
+        empty: the number of records without parameters.
+        without: the id of a parameter, if none of the parameters had a gradient; 0 if any ever had.
+        step: the number of steps that had ended at the first record.
+        again: how often gradients clipped here were added to and clipped again before a step.
+        others: how often only optimizers with other parameters stepped afterwards.
+        count: a lower bound on the number of clippings.
     """
 
     place: str = ""
@@ -285,15 +284,15 @@ class ClipSummary(msgspec.Struct):
 
 
 class InputSummary(msgspec.Struct):
-    """What entered the first layer of a root module.
+    """The input of the first layer of a root module.
 
     Attributes:
         root: the id of the root module.
-        layer: the id of the layer that took it as it was given.
+        layer: the id of the layer that received it unchanged.
         type: the description of the tensor.
-        statistics: of its values.
+        statistics: the statistics of its values.
         place: where the root module was called, as "file:line".
-        has_norm: whether a normalisation took what the layer put out.
+        has_norm: whether a normalisation received the layer's output.
     """
 
     root: int
@@ -305,15 +304,15 @@ class InputSummary(msgspec.Struct):
 
 
 class LossValues(msgspec.Struct):
-    """The values of losses with which backward passes began at one place.
+    """The values of losses at backward passes at one place.
 
     Attributes:
-        count: how many there were.
+        count: the number of values.
         first: the first few.
         last: the last few.
         smallest: the smallest of all.
-        curve: some of all, evenly spread: the first, and then each `stride`-th.
-        stride: how many lie between.
+        curve: an evenly spread selection: the first, and then every `stride`-th.
+        stride: the distance between them.
     """
 
     count: int = 0
@@ -324,7 +323,7 @@ class LossValues(msgspec.Struct):
     stride: int = 1
 
     def add(self, value: float) -> None:
-        """Take one more."""
+        """Add a value."""
         if self.count % self.stride == 0:
             self.curve.append(value)
             if len(self.curve) >= _MOST_OF_CURVE:
@@ -339,12 +338,12 @@ class LossValues(msgspec.Struct):
 
 
 class PenaltySummary(msgspec.Struct):
-    """A place in a function for a penalty on gradients, by its name, that computes gradients.
+    """A place where a function named like a gradient penalty computes gradients.
 
     Attributes:
         place: as "file:line".
         function: its qualified name.
-        plain: how often what was computed could not be differentiated.
+        plain: how often the result could not be differentiated.
         differentiable: how often it could.
     """
 
@@ -358,17 +357,17 @@ class TrainingSummary(NamedTuple):
     """How a process trained.
 
     Attributes:
-        optimizers: by id.
-        losses: by id.
-        modes: by the id of a root module.
-        roots: by the id of a root module.
-        schedulers: by id.
-        loads: in order.
-        clips: by location.
-        inputs: of the first few calls.
-        values: of losses, by the location of the backward pass.
-        penalties: on gradients, by location.
-        plateaus: the schedulers that lowered a rate on one, by id.
+        optimizers: the optimizers, by id.
+        losses: the ways to compute a loss, by id.
+        modes: the modes at steps, by the id of a root module.
+        roots: the calls of root modules, by id.
+        schedulers: the learning rate schedulers, by id.
+        loads: the loaded weights, in order.
+        clips: the places of clipping, by location.
+        inputs: the inputs of the first few calls.
+        values: the values of losses, by the location of the backward pass.
+        penalties: the gradient penalties, by location.
+        plateaus: the schedulers that lowered a rate on a plateau, by id.
     """
 
     optimizers: Mapping[int, OptimizerSummary]
@@ -384,7 +383,7 @@ class TrainingSummary(NamedTuple):
     plateaus: Mapping[int, PlateauSummary]
 
     def computed_at(self, backward_place: str) -> str:
-        """Where the loss is computed that backward passes at a place begin with; that place, if it is not known."""
+        """Where the loss of the backward passes at a place is computed; that place if unknown."""
         losses = self.losses.values()
         return next((loss.computed for loss in losses if loss.place == backward_place), backward_place)
 
@@ -394,10 +393,10 @@ class TrainingSummary(NamedTuple):
 
 
 class TrainingCollector:
-    """Takes the events that tell how a process trains, and keeps the sums."""
+    """Collects the summary from a process's events."""
 
     def __init__(self, names: Names) -> None:
-        """Begin. `names` are what the ids in the events stand for."""
+        """Begin. `names` resolves the ids in the events."""
         self._names = names
         self._optimizers: dict[int, OptimizerSummary] = {}
         self._losses: dict[int, LossSummary] = {}
@@ -418,12 +417,12 @@ class TrainingCollector:
         self._before = self._since
         self._stepping: OptimizerSummary | None = None
         self._found = _FoundGradients()
-        # What each root module has put out last, and the roots that were called since the last backward pass.
+        # The last outputs of each root module, and the roots called since the last backward pass.
         self._put_out: dict[int, Sequence[int]] = {}
         self._awaiting: set[int] = set()
 
     def summary(self) -> TrainingSummary:
-        """What there is to say once all has been read."""
+        """The summary of everything read so far."""
         for module, location in self._called_at.items():
             self._roots[module].outer_place = self._names.place_outside_modules(location)
         return TrainingSummary(
@@ -441,7 +440,7 @@ class TrainingCollector:
         )
 
     def call_root(self, event: events.CallModule) -> None:
-        """A root module is called, which no other one calls."""
+        """Note a call of a root module outside of all others."""
         root = self._roots.get(event.module)
         if root is None:
             if len(self._roots) >= _MOST:
@@ -467,24 +466,24 @@ class TrainingCollector:
         self._inputs.call_root(event)
 
     def return_root(self, event: events.ReturnModule) -> None:
-        """A call of a root module ends."""
+        """Note the end of a root module's call."""
         if event.module in self._roots:
             self._put_out[event.module] = [number for number in event.output_ids if number]
 
     def call_below(self, event: events.CallModule) -> None:
-        """A module is called by another one."""
+        """Note a call of a module by another one."""
         self._inputs.call_below(event)
 
     def return_below(self, event: events.ReturnModule) -> None:
-        """A call of a module by another one ends."""
+        """Note the end of a module's call by another one."""
         self._inputs.return_below(event)
 
     def input(self, event: events.Input) -> None:
-        """Values enter a root module."""
+        """Note the values of a root module's input."""
         self._inputs.input(event)
 
     def loss(self, event: events.Loss) -> None:
-        """A way to compute a loss is defined; the same number again is another one, of a tracer that began anew."""
+        """Note a way to compute a loss. A reused number is another one, from a restarted tracer."""
         if event.id in self._losses or len(self._losses) < _MOST:
             place = self._place(event)
             made = self._names.place(event.made) if event.made else place
@@ -495,7 +494,7 @@ class TrainingCollector:
             )
 
     def backward(self, event: events.Backward) -> None:
-        """A backward pass begins."""
+        """Note the start of a backward pass."""
         self._passes += 1
         place = self._place(event)
         self._note_penalty(event, place)
@@ -514,7 +513,7 @@ class TrainingCollector:
             loss.passes += 1
 
     def _note_penalty(self, event: events.Backward, place: str) -> None:
-        """Count a pass that computes gradients in a function whose name says that it is for a penalty on them."""
+        """Count a pass that computes gradients in a function named like a gradient penalty."""
         if event.function != "grad" or (event.location not in self._penalties and len(self._penalties) >= _MOST):
             return
         function = self._names.function(event.location)
@@ -524,7 +523,7 @@ class TrainingCollector:
             known.plain += not event.create_graph
 
     def optimizer(self, event: events.Optimizer) -> None:
-        """An optimizer is new, or has changed."""
+        """Note a new or changed optimizer."""
         known = self._optimizers.get(event.id)
         if known is None:
             if len(self._optimizers) >= _MOST:
@@ -549,7 +548,7 @@ class TrainingCollector:
                 group.largest_rate = max(group.largest_rate, float(rate))
 
     def step(self, event: events.OptimizerStep) -> None:
-        """An optimizer steps."""
+        """Note the start of an optimizer step."""
         optimizer = self._optimizers.get(event.optimizer_id)
         if optimizer is None:
             return
@@ -577,7 +576,7 @@ class TrainingCollector:
             self._note_mode(root, event)
 
     def _note_mode(self, root: int, event: events.OptimizerStep) -> None:
-        """Note in which mode a root module was before a step of an optimizer that has parameters of it."""
+        """Note the mode of a root module before a step of an optimizer with parameters of it."""
         called, of_root = self._called.get(root), self._roots.get(root)
         if called is None or of_root is None:
             return
@@ -593,15 +592,15 @@ class TrainingCollector:
             mode.first_evaluation, mode.place = event.step, self._place(called)
 
     def gradient(self, event: events.Gradient) -> None:
-        """A gradient is looked at."""
+        """Note a gradient."""
         if self._stepping is not None and event.has_optimizer:
             self._found.add(event)
 
     def step_end(self) -> None:
-        """A step of an optimizer ends."""
+        """Note the end of an optimizer step."""
         optimizer, found = self._stepping, self._found
         self._stepping = None
-        since, self._since = self._before, {}  # Without those that a closure makes within the step.
+        since, self._since = self._before, {}  # Excludes passes of a closure within the step.
         if optimizer is not None:
             optimizer.largest_gradient = max(optimizer.largest_gradient, found.largest)
             if optimizer.steps <= _FIRST_STEPS:
@@ -624,7 +623,7 @@ class TrainingCollector:
         self._passes_at_step = self._passes
 
     def scheduler_step(self, event: events.SchedulerStep) -> None:
-        """A scheduler is advanced, for the first time or in another way."""
+        """Note an advance of a scheduler that is the first, or differs from the last."""
         known = self._schedulers.get(event.id)
         if known is None:
             if len(self._schedulers) >= _MOST:
@@ -640,25 +639,25 @@ class TrainingCollector:
             known.advances.append((event.count, event.follows, place))
 
     def rate_reduced(self, event: events.RateReduced) -> None:
-        """A scheduler lowers the rate on a plateau."""
+        """Note that a scheduler lowers the rate on a plateau."""
         if event.id in self._plateaus or len(self._plateaus) < _MOST:
             made = self._names.place(event.made) if event.made else ""
             self._plateaus[event.id] = PlateauSummary(self._place(event), made, event)
 
     def misplaced_rate(self, event: events.RateWithoutEffect) -> None:
-        """A learning rate is set where the optimizer does not read it."""
+        """Note a learning rate set where the optimizer does not read it."""
         optimizer = self._optimizers.get(event.optimizer_id)
         if optimizer is not None and len(optimizer.misplaced) < _FEW:
             what = f'group["{event.name}"]' if event.is_key else f"optimizer.{event.name}"
             optimizer.misplaced.append((what, self._names.place(event.made) if event.made else optimizer.origin))
 
     def load(self, event: events.Load) -> None:
-        """A module is given weights."""
+        """Note weights loaded into a module."""
         if len(self._loads) < _MOST:
             self._loads.append(LoadSummary(event.module, self._place(event), event.step, event))
 
     def clip(self, event: events.Clip) -> None:
-        """Gradients are clipped, for the first time or in another way."""
+        """Note a clipping that is the first, or differs from the last."""
         known = self._clips.get(event.location)
         if known is None:
             if len(self._clips) >= _MOST:
@@ -671,7 +670,7 @@ class TrainingCollector:
         known.again, known.others, known.count = event.again, event.others, max(known.count, event.count)
 
     def _roots_of(self, optimizer: OptimizerSummary) -> set[int]:
-        """The root modules that have parameters in an optimizer."""
+        """The root modules with parameters in an optimizer."""
         found = set()
         for group in optimizer.groups:
             tensor = self._names.tensors.get(group.tensors[0]) if group.tensors else None
@@ -685,7 +684,7 @@ class TrainingCollector:
 
 
 class _FoundGradients:
-    """What a step of an optimizer has found."""
+    """The gradients at an optimizer step."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -696,13 +695,13 @@ class _FoundGradients:
         self.largest = 0.0
 
     def add(self, event: events.Gradient) -> None:
-        """Take the gradient of one parameter."""
+        """Add the gradient of one parameter."""
         statistics = event.statistics
         self.count += 1
         self.is_cleared |= event.cleared
         self.is_zero &= statistics is not None
         self.has_values |= statistics is not None
-        # Not by the norm, which is 0 for elements whose squares are.
+        # Not the norm, which is 0 if all squares are.
         if statistics is not None and not statistics.nonfinite:
             ends = (statistics.minimum, statistics.maximum)
             self.largest = max(self.largest, *(abs(each) for each in ends if isinstance(each, float)), 0.0)
@@ -710,7 +709,7 @@ class _FoundGradients:
 
 
 class _InputCollector:
-    """Finds the layer that takes what a root module is given, in the calls that tell of its values."""
+    """Finds the layer that receives the input of a root module, in calls with recorded input values."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -721,19 +720,19 @@ class _InputCollector:
         self._put_out: dict[int, InputSummary] = {}
 
     def call_root(self, event: events.CallModule) -> None:
-        """A call of a root module begins."""
+        """Note the start of a root module's call."""
         self._root = event
         self._told = {}
         self._open, self._put_out = [], {}
 
     def input(self, event: events.Input) -> None:
-        """Values of what it is given."""
+        """Note the values of its input."""
         if self._root is not None and self._root.module == event.module and event.statistics is not None:
             self._told[event.input_id] = event
             self._take(event.module, [event.input_id])
 
     def call_below(self, event: events.CallModule) -> None:
-        """A module in it is called."""
+        """Note a call of a module in it."""
         if not self._told:
             return
         type_ = self._type(event.module)
@@ -755,7 +754,7 @@ class _InputCollector:
                 self._open.append(found)
 
     def return_below(self, event: events.ReturnModule) -> None:
-        """A call of a module in it ends."""
+        """Note the end of such a call."""
         if not self._told:
             return
         for found in self._open:

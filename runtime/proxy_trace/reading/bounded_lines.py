@@ -1,4 +1,4 @@
-"""Reads the lines of a file that may hold anything, in memory that its longest line does not decide."""
+"""Reads the lines of an arbitrary file in bounded memory, even if a line is very long."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LONGEST_LINE: Final = 1 << 24
-"""A record has no more bytes: a command line has 2 MB at most, a call of a thousand tensors 100 kB."""
+"""The most bytes of a record: a command line has at most 2 MB, a call with a thousand tensors 100 kB."""
 
 TOO_LONG: Final = b"{"
-"""What is given out in place of a line that is longer: no record, as that line is none."""
+"""Stands for a line that is too long to be a record."""
 
 _CHUNK: Final = 1 << 16
 
 
 class BoundedLines:
-    """The lines of a file, without their line ends; those that are longer than `LONGEST_LINE` as `TOO_LONG`.
+    """The lines of a file, without line ends; lines longer than `LONGEST_LINE` become `TOO_LONG`.
 
     Attributes:
-        is_unfinished: whether the line that was given out last has no line end: it breaks off, or is still written.
+        is_unfinished: whether the last yielded line lacks a line end: it is truncated, or still being written.
     """
 
     def __init__(self, file: FileIO) -> None:
-        """Read `file` from where it stands."""
+        """Read `file` from its present position."""
         self.bytes_read = 0
         self.is_unfinished = False
         self._held_back = 0
@@ -46,7 +46,7 @@ class BoundedLines:
             yield from block
 
     def blocks(self) -> Iterator[list[bytes]]:
-        """Yield the lines, as many at a time as are at hand.
+        """Yield the lines, in blocks as they are read.
 
         Raises:
             OSError: if the file system refuses.
@@ -80,7 +80,7 @@ class BoundedLines:
 
     @property
     def bytes_given(self) -> int:
-        """How many bytes the lines have that were given out, with their ends."""
+        """The number of bytes in the yielded lines, with line ends."""
         return self.bytes_read - self._held_back
 
     def _read(self) -> bytes:
@@ -89,7 +89,7 @@ class BoundedLines:
         return chunk
 
     def _skip(self) -> bytes | None:
-        """Read to the end of the line; what was read of the next ones, None where the file ends before."""
+        """Skip the rest of the line; returns the bytes read after it, None at the end of the file."""
         while chunk := self._read():
             _, end, after = chunk.partition(b"\n")
             if end:
@@ -99,10 +99,10 @@ class BoundedLines:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[FileIO]:
-    """Open a regular file to be read. A pipe would keep the reader waiting, and a device may never end.
+    """Open a regular file for reading. A pipe would block the reader, and a device may never end.
 
     Raises:
-        OSError: if it is none, or the file system refuses.
+        OSError: if it is not a regular file, or the file system refuses.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     number = os.open(path, flags)

@@ -14,7 +14,7 @@ _RUN_ID: Final = re.compile(r"\d{8}T\d{6}")
 
 
 def find_run_files(path: Path) -> list[Path]:
-    """The trace files that `path` stands for, sorted by name.
+    """The trace files of `path`, sorted by name.
 
     Args:
         path: a trace file, a run directory, or a logdir, of which the newest run is taken.
@@ -38,9 +38,9 @@ def find_run_files(path: Path) -> list[Path]:
 
 
 def find_runs(logdir: Path) -> list[Path]:
-    """The folders of runs in a logdir, the newest first; the folder itself if it is that of a run.
+    """The run directories in a logdir, newest first; the directory itself if it is a run's.
 
-    Newer is what comes later by name, and a folder whose name is no run id is older than any whose name is one.
+    They are sorted by name; directories whose name is not a run id count as older.
 
     Raises:
         OSError: if the file system refuses.
@@ -56,7 +56,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _files_of_newest_run(logdir: Path) -> list[Path]:
-    """The files of the last run by name; a folder whose name is no run id counts only where there is no other."""
+    """The files of the last run by name; a directory whose name is not a run id counts only if there is no other."""
     for run in find_runs(logdir):
         return _files_in(run)
     logs = [file for file in logdir.glob("*.log") if file.is_file()]

@@ -1,4 +1,4 @@
-"""Puts one name for all below a module in the place of their names."""
+"""Merges the names of everything below a module into one name."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LONGEST_PREFIXES: Final = 1 << 28
-"""How long the names above all names are together, as much as is worked with; a million parameters have less."""
+"""The maximum total length of the prefixes of all names; a million parameters have less."""
 
 
 def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str, int]]:
-    """Put "prefix.*" for names that are all there is below a prefix.
+    """Merge names into "prefix.*" if they are everything below a prefix.
 
     Args:
         names: dotted names, each among `all_names`.
         all_names: everything there is.
 
     Returns:
-        The names in order with how many each stands for; a prefix stands for at least two.
+        The names in order, each with the number of names it stands for; a prefix stands for at least two.
     """
     names, all_names = list(names), list(all_names)
     if sum(len(name) * name.count(".") for name in all_names) > _LONGEST_PREFIXES:
@@ -39,6 +39,6 @@ def fold_names(names: Iterable[str], all_names: Iterable[str]) -> list[tuple[str
 
 
 def _prefixes(name: str) -> list[str]:
-    """The dotted prefixes of a name, shortest first, itself left out."""
+    """The dotted prefixes of a name, shortest first, without the name itself."""
     parts = name.split(".")
     return [".".join(parts[:length]) for length in range(1, len(parts))]

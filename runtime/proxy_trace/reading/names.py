@@ -1,4 +1,4 @@
-"""What the ids in a trace stand for."""
+"""Resolves the ids in a trace."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_DEFINITIONS: Final = 1 << 19
-"""How many modules, tensors and locations each are known at once: several times what the largest models have."""
+"""The most modules, tensors and locations that are kept: several times what the largest models have."""
 
 _MOST_CALLERS: Final = 32
 
 MOST_BYTES: Final = 1 << 28
-"""How long the lines of all definitions are at most, the later ones of an id included."""
+"""The maximum total length of the definitions' lines, including redefinitions."""
 
 
 class Names:
-    """The definitions of one trace file: of the same id, the last one learned counts.
+    """The definitions of one trace file; the last one of an id counts.
 
-    Ids that were never defined are given a name too ("#7"), for a trace may have lost the line that did. So are those
-    of definitions that go beyond what is kept.
+    Undefined ids get a name too ("#7"), because a trace may have lost the definition. So do ids whose definitions
+    exceed the limits.
     """
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ class Names:
         self._bytes_left = MOST_BYTES
 
     def learn(self, event: Event, size_bytes: int = 0) -> bool:
-        """Take note of `event` if it defines something.
+        """Note `event` if it is a definition.
 
         Args:
             event: any event.
-            size_bytes: how long its line in the trace is.
+            size_bytes: the length of its line in the trace.
 
         Returns:
-            Whether it was noted: False for what defines nothing, and for definitions beyond what is kept.
+            Whether it was noted: False for other events, and for definitions beyond the limits.
         """
         table = self._table_of(event)
         if table is None or self._bytes_left < size_bytes:
@@ -56,7 +56,7 @@ class Names:
         return True
 
     def about(self, happenings: Iterable[Happening]) -> Names:
-        """The names of what some events happened to, and where: all that telling of them takes."""
+        """The names needed to describe these events."""
         names = Names()
         for each in happenings:
             _copy(self.modules, names.modules, each.module)
@@ -88,17 +88,17 @@ class Names:
         return f"{location.file}:{location.line}" if location else _unnamed(id_)
 
     def function(self, id_: int) -> str:
-        """The qualified name of the function that a location is in; "" for 0."""
+        """The qualified name of the function of a location; "" for 0."""
         location = self.locations.get(id_)
         return "" if location is None else location.function
 
     def owner(self, id_: int) -> str:
-        """The class whose method a location is in, by its name; "" for a function, and for 0."""
+        """The class of the method of a location, by name; "" for a function, and for 0."""
         owner = self.function(id_).rpartition(".")[0].rpartition(".")[2]
         return "" if owner == "<locals>" else owner
 
     def place_outside_modules(self, id_: int) -> str:
-        """The innermost place that led to a location and is in no method of a module's class, as "file:line"."""
+        """The innermost place on the way to a location that is not in a method of a module's class, as "file:line"."""
         location = self.locations.get(id_)
         for _ in range(_MOST_CALLERS):
             caller = None if location is None else self.locations.get(location.caller)
@@ -108,7 +108,7 @@ class Names:
         return self.place(id_) if location is None else f"{location.file}:{location.line}"
 
     def _is_of_module(self, function: str) -> bool:
-        """Whether a function is a method of a class that a module of the trace is of, by its qualified name."""
+        """Whether a function is a method of the class of a module in the trace, by its qualified name."""
         owner = function.rpartition(".")[0].rpartition(".")[2]
         return owner != "" and any(module.type == owner for module in self.modules.values())
 
@@ -123,9 +123,9 @@ def _unnamed(id_: int) -> str:
 
 
 def without_cycles(parents: Mapping[int, int]) -> dict[int, int]:
-    """For each id what it is part of, 0 for none.
+    """For each id its parent, 0 for none, without cycles.
 
-    A trace can say of two modules that each is part of the other. One of such a circle counts as part of none.
+    A trace may say of two modules that each contains the other. One module of such a cycle then has no parent.
     """
     found: dict[int, int] = {}
     for start in parents:

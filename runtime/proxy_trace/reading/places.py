@@ -1,4 +1,4 @@
-"""Places in the script, with the lines that led there."""
+"""Places in the script, with their callers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CALLERS: Final = 256
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A line of the original script; `callers` are the lines that led there, innermost first, as "file:line"."""
+    """A line of the original script; `callers` are the lines that called it, innermost first, as "file:line"."""
 
     file: str
     line: int
@@ -25,13 +25,13 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def find_place(id_: int, names: Names) -> Place | None:
-    """The place that a location's id stands for; None if the trace does not define it."""
+    """The place of a location's id; None if the trace does not define it."""
     location = names.locations.get(id_)
     if location is None:
         return None
     callers: list[str] = []
     caller = location.caller
-    while caller and len(callers) < _CALLERS:  # A trace can say that two lines call each other.
+    while caller and len(callers) < _CALLERS:  # A trace may contain a cycle.
         callers.append(names.place(caller))
         above = names.locations.get(caller)
         caller = above.caller if above is not None else 0

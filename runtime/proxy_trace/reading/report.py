@@ -1,4 +1,4 @@
-"""How a function that reads tells how far it has come."""
+"""How a reading function reports its progress."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Report: TypeAlias = "Callable[[int], None]"
-"""Called by a function that reads, now and then, with the number of bytes that it has read since the last time."""
+"""Called now and then by a reading function, with the number of bytes read since the last call."""

@@ -1,4 +1,4 @@
-"""Which events a reader asked for."""
+"""Selects events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StepRange(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> StepRange:
-        """Understand "7", "2-5", "100-" and "-10".
+        """Parse "7", "2-5", "100-" and "-10".
 
         Raises:
             StepRangeError: for anything else, and for a range that ends before it begins.
@@ -54,13 +54,13 @@ class Period:
     """A part of a run: the steps in a range (`steps`, None for all), in stages that match a glob (`stages`)."""
 
     def __init__(self, steps: StepRange | None = None, stages: Sequence[str] = ()) -> None:
-        """Take all steps if `steps` is None, and all stages if there is no glob in `stages`; commas part globs."""
+        """Select all steps if `steps` is None, and all stages if `stages` has no glob; commas separate globs."""
         self.steps = steps
         self.stages = stages
         self._is_stage = stage_matcher(stages)
 
     def has(self, event: AnyEvent) -> bool:
-        """Whether `event` happened in it. What defines something, or ends the file, belongs to every part."""
+        """Whether `event` belongs to it. Definitions and the end of a file belong to every part."""
         if not isinstance(event, events.Happening) or isinstance(event, events.RunEnd):
             return True
         return (self.steps is None or self.steps.has(event.step)) and (
@@ -80,7 +80,7 @@ class Period:
 
 
 class Selection:
-    """A choice of events: those that meet every condition given."""
+    """A selection of events: those that meet every given condition."""
 
     def __init__(
         self,
@@ -90,16 +90,15 @@ class Selection:
         steps: StepRange | None = None,
         stages: Sequence[str] = (),
     ) -> None:
-        """Choose.
+        """Create the selection.
 
         Args:
-            kinds: kinds of events, each possibly several with commas between; any of them. Without, every kind
-                but `location`: what it defines is told with the events that refer to it.
-            names: globs, of which one must match something that the event names (see `names_in`).
-            modules: globs, of which one must match the module that is called, or in which the event happens.
-            steps: only what happened at these steps, which leaves out definitions.
-            stages: globs, possibly several with commas between; only what happened in a stage that matches one,
-                which leaves out definitions.
+            kinds: the kinds of events; each text may hold several, separated by commas. If empty, every kind but
+                `location`, because events show their locations anyway.
+            names: globs, one of which must match something that the event names (see `names_in`).
+            modules: globs, one of which must match the called or enclosing module.
+            steps: only events at these steps, without definitions.
+            stages: globs, possibly several separated by commas; only events in a matching stage, without definitions.
 
         Raises:
             UnknownKindError: for a kind that does not exist.
@@ -111,7 +110,7 @@ class Selection:
         self._is_stage = stage_matcher(stages)
 
     def has(self, event: AnyEvent, names: Names) -> bool:
-        """Whether `event` is chosen; `names` says what its ids stand for."""
+        """Whether `event` is selected; `names` resolves its ids."""
         if type(event) not in self._classes:
             return False
         if self._steps is not None and not (isinstance(event, events.Happening) and self._steps.has(event.step)):
@@ -124,7 +123,7 @@ class Selection:
 
 
 def wanted_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """The kinds in texts that hold several with commas between.
+    """The kinds in texts that hold several, separated by commas.
 
     Raises:
         UnknownKindError: for a kind that does not exist.
@@ -137,13 +136,13 @@ def wanted_kinds(kinds: Iterable[str]) -> frozenset[str]:
 
 
 def stage_matcher(stages: Iterable[str]) -> GlobMatcher | None:
-    """What says whether a stage is wanted, by globs with commas between; None if all are."""
+    """A matcher of wanted stages, from globs separated by commas; None if all are wanted."""
     globs = [glob.strip() for text in stages for glob in text.split(",")]
     return GlobMatcher(globs) if globs else None
 
 
 class GlobMatcher:
-    """Says whether a name matches one of some globs; worked out once for each of the names that recur."""
+    """Tells whether a name matches one of several globs. Results are cached."""
 
     def __init__(self, globs: Sequence[str]) -> None:
         self._globs = globs
@@ -155,17 +154,17 @@ class GlobMatcher:
         return self._matches(name)
 
     def __reduce__(self) -> tuple[type[GlobMatcher], tuple[Sequence[str]]]:
-        """Go to another process as the globs; what they match is worked out there."""
+        """Pickle the globs without the cache."""
         return type(self), (self._globs,)
 
 
 def kind_of(event: Event) -> str:
-    """The kind of an event as it stands in a trace, such as "call_module"."""
+    """The kind of an event as in a trace, such as "call_module"."""
     return str(event.__struct_config__.tag)
 
 
 def module_of(event: Event, names: Names) -> str:
-    """The name of the module that an event defines, or is about, or happens in; "" for none."""
+    """The name of the module that an event defines, is about, or happens in; "" for none."""
     if isinstance(event, events.Module):
         return event.name
     if isinstance(event, (events.Happening, events.StateTensor)):

@@ -1,4 +1,4 @@
-"""Reads traces: a run, its files, and the events in them one after another."""
+"""Reads traces: a run, its files, and the events in them."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 KINDS: Final[dict[str, type]] = {cls.__struct_config__.tag: cls for cls in get_args(AnyEvent)}
-"""The event classes by the `kind` that stands in a trace, in the order in which the schema defines them."""
+"""The event classes by their `kind` in a trace, in the order of the schema."""
 
 _DEFINITIONS: Final = frozenset(cls for cls in KINDS.values() if issubclass(cls, (Location, Module, StateTensor)))
 _TEXT_LOG_STARTS: Final = (b"found the root object", b"logger_proxy: ", b"INFO:root:", b"WARNING:root:")
 NO_RECORD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding a line raises that is no record."""
+"""The errors that decoding a malformed line raises."""
 
 _UNKNOWN_KINDS: Final = 100
-"""How many unknown kinds are told apart."""
+"""The most unknown kinds that are told apart."""
 
 _OTHER_KINDS: Final = "others"
 
 
 class _Header(msgspec.Struct):
-    """What every format of a trace says in its first record."""
+    """What the first record of a trace contains in every format."""
 
     kind: str = ""
     format: int = 0
 
 
 class _Tag(msgspec.Struct):
-    """What every record says."""
+    """What every record contains."""
 
     kind: str
 
 
 class DamagedFile(NamedTuple):
-    """A file of a run from which nothing can be read, and why."""
+    """An unreadable file of a run, and the reason."""
 
     path: Path
     reason: str
 
 
 class Reading:
-    """One pass over the events of a file, in order, and what was read over on the way.
+    """One pass over the events of a file, in order, with counts of skipped lines.
 
     Attributes:
         names: the definitions met so far.
@@ -134,12 +134,12 @@ class Reading:
 
     @property
     def bytes_read(self) -> int:
-        """How far into the file this pass has come."""
+        """The number of bytes of the file that this pass has read."""
         return 0 if self._lines is None else self._lines.bytes_read
 
     @property
     def left_out(self) -> int:
-        """How many lines were read over, all together."""
+        """The number of skipped lines."""
         return self.malformed + sum(self.unknown.values()) + self.surplus + self.is_cut
 
     def _read_over(self, line: bytes, number: int, *, is_cut: bool) -> None:
@@ -175,7 +175,7 @@ class TraceFile:
         Raises:
             NewerFormatError: if a later version of the format is needed to read it.
             TextLogError: if it is a text log.
-            NotATraceError: if it is no trace, or breaks off within the header.
+            NotATraceError: if it is not a trace, or is truncated within the header.
             UnreadableFileError: if the file system refuses.
         """
         try:
@@ -189,11 +189,11 @@ class TraceFile:
         return cls(path, _decode_header(path, line, lines))
 
     def read(self) -> Reading:
-        """A new pass over all events, the header included."""
+        """A new pass over all events, including the header."""
         return Reading(self.path)
 
     def names(self) -> Names:
-        """All definitions in the file, so that events before a redefinition get their last name too.
+        """All definitions in the file, so that events before a redefinition also get the final name.
 
         Only the lines that can be definitions are decoded, so this costs a fraction of a full pass.
         """
@@ -212,7 +212,7 @@ class TraceFile:
         return names
 
     def started_us(self) -> int:
-        """When the process started, in microseconds of Unix time; 0 if the header does not say it well."""
+        """When the process started, in microseconds of Unix time; 0 if the header is invalid."""
         try:
             started = datetime.fromisoformat(self.run.started.replace("Z", "+00:00"))
         except ValueError:

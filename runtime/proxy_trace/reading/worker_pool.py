@@ -1,4 +1,4 @@
-"""Processes that call functions for another one."""
+"""Worker processes that call functions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PROGRESS_S: Final = 0.1
 
 
 class _Stopped(Exception):  # noqa: N818  Nothing is wrong.
-    """Nobody waits for the result any more."""
+    """The result is no longer needed."""
 
 
 class WorkerPool:
-    """Processes, what they count together, and how they are told to stop."""
+    """Worker processes, their common count of bytes, and their stop signal."""
 
     def __init__(self, jobs: int) -> None:
-        """Start no more processes than `jobs`, each when there is something for it to do."""
+        """Start at most `jobs` processes, each when there is work for it."""
         context = multiprocessing.get_context("spawn")
         self._bytes_read: Any = context.Value("q")
         self._is_stopped = context.Event()
@@ -47,12 +47,12 @@ class WorkerPool:
         inputs: Sequence[T],
         on_progress: Callable[[int], None] | None,
     ) -> Iterator[R]:
-        """As `Workers.map` does."""
+        """Like `Workers.map`."""
         try:
             with _interrupts_held_back():
                 futures = [self._executor.submit(_Worker.call, function, each) for each in inputs]
             futures.reverse()
-            while futures:  # What has been given out is kept no longer.
+            while futures:  # Yielded results are released.
                 future = futures.pop()
                 while not wait([future], None if on_progress is None else _PROGRESS_S).done:
                     if on_progress is not None:
@@ -62,14 +62,14 @@ class WorkerPool:
             raise WorkerDiedError from error
 
     def stop(self) -> None:
-        """End all processes, those that still work as well."""
+        """End all processes, including those still working."""
         self._is_stopped.set()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block. Processes that start in it are not interrupted at all."""
+    """Delay Ctrl-C until the end of the block. Processes started inside ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -81,16 +81,16 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 class _Worker:
-    """A process that works for another one. What it was given at its start has no place but the class."""
+    """The state of a worker process. Its class holds what it received at its start."""
 
     _bytes_read: ClassVar[Any]
     _is_stopped: ClassVar[Event]
 
     @classmethod
     def begin(cls, bytes_read: Any, is_stopped: Event) -> None:
-        """Keep what this process shares with that which started it."""
+        """Store what this process shares with its parent."""
         cls._bytes_read, cls._is_stopped = bytes_read, is_stopped
-        # Ctrl-C goes to all processes of a terminal; that which waits for the results decides what becomes of it.
+        # Ctrl-C reaches all processes of a terminal; the parent decides what to do.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -108,7 +108,7 @@ class _Worker:
 
 
 def _end_with_parent() -> None:
-    """End this process when that which started it has: if it was killed, nobody else would."""
+    """End this process when its parent has ended: nobody else would, if the parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait_for_any([parent.sentinel])

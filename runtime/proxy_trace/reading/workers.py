@@ -1,7 +1,7 @@
-"""Does the same to each of several files: one after another, or in processes of their own.
+"""Processes several files alike: one after another, or in worker processes.
 
-What is worked out must not depend on which: a function gets what it needs, gives back what it found, and knows of no
-other call. The processes are started afresh, since a fork would copy whatever threads and locks the caller has.
+Results must not depend on which: a function gets everything it needs, returns what it found, and knows of no other
+call. Workers are spawned, because a fork would copy the caller's threads and locks.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PAYS_FROM_BYTES: Final = 1 << 24
-"""What is smaller has been read before other processes have started."""
+"""A smaller input is read before other processes would have started."""
 
 
 def count_jobs(asked: int | None, total_bytes: int) -> int:
-    """How many processes work at a time: as many as were asked for, else one for each processor where that pays."""
+    """The number of parallel processes: as requested, else one per processor if that pays off."""
     if asked is not None:
         return asked
     if total_bytes < _PAYS_FROM_BYTES:
@@ -36,11 +36,11 @@ def count_jobs(asked: int | None, total_bytes: int) -> int:
 
 
 class Workers:
-    """Calls functions for each of several inputs. A context manager; at its end nothing runs any more.
+    """Calls functions for several inputs. A context manager; nothing runs after it exits.
 
     Attributes:
-        jobs: how many calls are made at a time.
-        report: what a call in this process is given to tell how much it has read.
+        jobs: the number of parallel calls.
+        report: the progress callback for calls in this process.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Workers:
         """Start nothing yet.
 
         Args:
-            jobs: how many calls are made at a time, each in a process of its own; 1: all in this one.
-            on_progress: called now and then with the number of bytes read so far, over all calls.
-            report: called instead with those read since the last time, as a call that makes further calls is told to.
+            jobs: the number of parallel calls, each in its own process; 1 for all calls in this process.
+            on_progress: called now and then with the total number of bytes read so far.
+            report: called instead with the bytes read since its last call, for calls that make further calls.
         """
         self.jobs = jobs
         self._on_progress = on_progress
@@ -67,23 +67,23 @@ class Workers:
             self._pool.stop()
 
     def map(self, function: Callable[[T, Report], R], inputs: Sequence[T]) -> Iterator[R]:
-        """Yield what `function` gives for each input, in their order.
+        """Yield the results of `function` for the inputs, in order.
 
         Args:
-            function: is called with an input and with what to call while it reads. One of a module, if there are
-                several jobs, as other processes look it up there; what it is given and gives back is pickled.
-            inputs: one for each call. A single one is worked on in this process.
+            function: called with an input and a progress callback. With several jobs it must belong to a module, where
+                other processes look it up; its inputs and results are pickled.
+            inputs: one per call. A single one is processed in this process.
 
         Raises:
             WorkerDiedError: if a process died.
-            Exception: what the function raises, of several calls the first of those that did.
+            Exception: an exception of the function; the first one in order.
         """
         if self.jobs == 1 or len(inputs) < 2:
             for each in inputs:
                 yield function(each, self.report)
             return
         if self._pool is None:
-            # Loading what it takes is a good part of a short command.
+            # Importing this takes a good part of a short command.
             from proxy_trace.reading.worker_pool import WorkerPool
 
             self._pool = WorkerPool(self.jobs)

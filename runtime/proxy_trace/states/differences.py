@@ -1,10 +1,9 @@
-"""Finds what differs between traces of models that should hold the same: ranks of a run, or two runs of a script.
+"""Finds differences between traces of models that should agree: ranks of a run, or two runs of a script.
 
-What is compared is what a trace has of every parameter after every optimizer step: the fingerprint of its bits. Traces
-of older versions have none. There it is minimum and maximum, which are elements and must be equal to the bit, the
-number of non-finite elements, and the L2 norm. A norm depends on the order in which it is summed up, which depends on
-the machine and its threads, so norms count as equal up to a relative 2**-20; a value that moves an element past the
-minimum or the maximum, or the norm by more than that, is seen.
+The fingerprint of every parameter is compared after every optimizer step. Traces of older versions have none. For them,
+the minimum, the maximum and the number of non-finite elements must be equal, and the L2 norms equal up to a relative
+2**-20, because a norm depends on the order of summation, which depends on the machine and its threads. A change that
+moves an element beyond the minimum or maximum, or the norm by more than that, is detected.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class Difference(msgspec.Struct):
     Attributes:
         name: the parameter, buffer or tensor of optimizer state.
         kind: "parameter", "gradient", "buffer" or "optimizer state".
-        first_step: the first step after which it differed (for a gradient: in which).
+        first_step: the first step after which it differed (for a gradient: at which).
         last_step: the last.
-        steps: after how many steps it differed, of `compared`.
-        compared: how many steps had it in all of them.
-        values: the statistics at `first_step`, one for each that differs from the others.
+        steps: the number of steps after which it differed, out of `compared`.
+        compared: the number of steps that all traces have.
+        values: the statistics at `first_step`, one for each group that differs from the others.
     """
 
     name: str
@@ -46,11 +45,11 @@ class GroupedDifference(Difference):
     """A difference between any number of traces, some of which may agree with each other.
 
     Attributes:
-        groups: the traces at `first_step` by number (of ranks, the rank), those that agreed together, as in `values`.
-        agreed: after how many steps all agreed before the first difference.
-        agrees_again: whether all agreed after some step behind the first difference.
-        gradient_step: for a parameter, the first step in which its gradient differed; None if that never did.
-        same_start: for a parameter, whether all started training from the same values; None if that is not known.
+        groups: the agreeing traces at `first_step`, by number (for ranks, the rank), in the order of `values`.
+        agreed: the number of steps after which all agreed before the first difference.
+        agrees_again: whether all agreed after some step after the first difference.
+        gradient_step: for a parameter, the first step at which its gradient differed; None if it never did.
+        same_start: for a parameter, whether all started training from the same values; None if unknown.
     """
 
     groups: list[list[int]]
@@ -61,7 +60,7 @@ class GroupedDifference(Difference):
 
 
 def is_same(first: events.Statistics | None, second: events.Statistics | None) -> bool:
-    """Whether two statistics are those of the same values; where fingerprints are missing, whether they can be."""
+    """Whether two statistics are of the same values; without fingerprints, whether they can be."""
     if first is None or second is None:
         return first is second
     if has_bits(first) and has_bits(second):

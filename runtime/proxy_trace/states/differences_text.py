@@ -1,4 +1,4 @@
-"""What differs between traces that should agree, in words."""
+"""Differences between traces that should agree, in words."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _FIELDS: Final = ("norm", "minimum", "maximum", "nonfinite", "bits")
 
 
 def how_often(found: Difference) -> str:
-    """After how many of the steps compared something differed, and the last of them, if it did not after each."""
+    """The number of steps with a difference, and the last one unless they are consecutive."""
     until = "" if found.last_step == found.first_step + found.steps - 1 else f", last {found.last_step}"
     return f"{found.steps:,} of {format_count(found.compared, 'step')}{until}"
 
 
 def values_apart(values: Sequence[Statistics | None]) -> str:
-    """The first of norm, minimum and maximum that tells most of the groups apart, in as many digits as that takes.
+    """The statistic (norm, minimum or maximum) that separates the most groups, with as many digits as needed.
 
-    Values that have all these in common are told apart by their fingerprints.
+    If all of these are equal, fingerprints are shown.
     """
     field, words = words_apart(values)
     return f"{field} {' | '.join(words)}".lstrip()
 
 
 def words_apart(values: Sequence[Statistics | None]) -> tuple[str, list[str]]:
-    """What `values_apart` says: the name of the statistic, "" where some have none, and what it is in each."""
+    """The parts of `values_apart`: the name of the statistic ("" if some have none), and its value in each."""
     if any(each is None for each in values):
         return "", ["none" if each is None else f"norm {format_number(each.norm)}" for each in values]
     by_field = {field: [getattr(each, field) for each in values] for field in _FIELDS}

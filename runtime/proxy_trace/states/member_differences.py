@@ -1,7 +1,7 @@
-"""Collects what differs between several processes, those that hold the same told together.
+"""Collects differences between several processes; processes with equal values are grouped.
 
-Which processes are meant is a number whose bits they are, that of the first process the lowest: so it costs as much to
-compare a thousand that agree as two.
+A set of processes is an integer with one bit per process, the first process being the lowest bit. Comparing a thousand
+processes that agree therefore costs as much as comparing two.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class MemberDifferences:
-    """Collects differences, and how often there was none; of each name, in the order of the steps."""
+    """Collects differences, and the number of comparisons without one. Steps of a name come in order."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        """Collect nothing yet.
+        """Start without differences.
 
         Args:
-            numbers: by which each process is told from the others, such as the rank.
+            numbers: the number of each process, such as its rank.
         """
         self._numbers = numbers
         self._compared: dict[tuple[str, str], tuple[int, int]] = {}
         self._differences: dict[tuple[str, str], GroupedDifference] = {}
 
     def compare(self, kind: str, name: str, step: int, held: list[tuple[int, events.Statistics | None]]) -> None:
-        """Compare what several processes held, or found, at the end of a step.
+        """Compare the values of several processes at the end of a step.
 
         Args:
             kind: "parameter", "gradient", "buffer" or "optimizer state".
-            name: what it is called.
-            step: which step.
-            held: the values, each with the processes that had them.
+            name: its name.
+            step: the step.
+            held: the values, each with the set of processes that have it.
         """
         key = kind, name
         before, first_step = self._compared.get(key, (0, step))
@@ -57,14 +57,14 @@ class MemberDifferences:
         known.steps += 1
 
     def differences(self, kind: str) -> list[GroupedDifference]:
-        """The differences of a kind, the earliest first."""
+        """The differences of a kind, earliest first."""
         found = [difference for (of, _), difference in self._differences.items() if of == kind]
         for difference in found:
             difference.compared, _ = self._compared[kind, difference.name]
         return sorted(found, key=lambda difference: (difference.first_step, difference.name))
 
     def compared(self, kind: str) -> list[str]:
-        """The names of a kind that were compared, those first that were compared first."""
+        """The compared names of a kind, in the order of their first comparison."""
         found = [(first_step, name) for (of, name), (_, first_step) in self._compared.items() if of == kind]
         return [name for _, name in sorted(found)]
 
@@ -78,7 +78,7 @@ class MemberDifferences:
 
 
 def _agreeing(held: list[tuple[int, events.Statistics | None]]) -> list[tuple[int, events.Statistics | None]]:
-    """Those that hold the same together, each group with what the first process in it holds."""
+    """Merge processes with the same values; each group has the value of its first process."""
     if len(held) == 1:
         return held
     in_order = sorted(held, key=lambda each: each[0] & -each[0])

@@ -1,4 +1,4 @@
-"""What several processes hold, kept once where it is the same in them."""
+"""Stores the states of several processes, sharing what is equal."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any, Final, NamedTuple
 from proxy_trace.states.state_reader import State
 
 _MOST_WHOLE: Final = 16
-"""How many states are kept whole; of the others, what sets them apart from one of these."""
+"""The most states that are stored in full; others are stored as differences from one of these."""
 
 _MOST_APART: Final = 4
-"""A state is kept whole, too, if more than one in so many of its entries set it apart from all of those."""
+"""A state is also stored in full if more than one in this many of its entries differ from all stored ones."""
 
 
 class _Apart(NamedTuple):
-    """What sets a table apart from another one: entries that are others, or more, and keys that are less."""
+    """The difference of one table from another: changed or added entries, and removed keys."""
 
     entries: dict[Any, Any]
     absent: tuple[Any, ...]
 
 
 class _Kept(NamedTuple):
-    """A state: like one of those that are kept whole, but for this; None for a table in which they are the same."""
+    """A stored state: the index of a full one, and the difference of each table; None for an equal table."""
 
     whole: int
     tables: tuple[_Apart | None, ...]
 
 
 class SharedStates:
-    """States, by the order in which they were added. Memory grows with what differs between them."""
+    """States, in the order in which they were added. Memory grows with the differences between them."""
 
     def __init__(self) -> None:
         self._whole: list[State] = []
         self._kept: list[_Kept] = []
 
     def add(self, state: State) -> None:
-        """Keep a state, which is not to be changed any more."""
+        """Store a state, which must not be changed afterwards."""
         nearest, least = _Kept(0, ()), -1
         for number, whole in enumerate(self._whole):
             tables = tuple(_apart(one, other) for one, other in zip(_tables(whole), _tables(state), strict=True))
@@ -51,7 +51,7 @@ class SharedStates:
         self._kept.append(nearest)
 
     def state(self, place: int) -> State:
-        """A state that was added; it may be changed, and the one that is kept will not be."""
+        """A copy of a stored state, which may be changed."""
         kept = self._kept[place]
         whole = _tables(self._whole[kept.whole])
         return State(*(_joined(table, apart) for table, apart in zip(whole, kept.tables, strict=True)))

@@ -1,4 +1,4 @@
-"""Takes several traces through their steps side by side, and compares what they should have in common."""
+"""Steps through several traces side by side, and compares what they should have in common."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Statistics
 
 MOST_ENTRIES: Final = 1 << 14
-"""What a process may have given to its tensors, and found as gradients, in the steps that are looked at together."""
+"""The most values and gradients of a process in the steps that are processed together."""
 
 _GROWTH: Final = 8
-"""How many times more steps than the last time are looked at together at most."""
+"""The maximum growth of the number of steps processed together, from one time to the next."""
 
 _GROUPS_A_JOB: Final = 4
-"""So that jobs whose processes did less than others find something else to do."""
+"""More groups than jobs, so that jobs that finish early find more work."""
 
 _NO_GAP: Final = NO_STEP - 1
 
 
 class _Present(NamedTuple):
-    """Processes in which the same steps ended, for each the last step before it that they lack though others have it.
+    """Processes in which the same steps ended; for each, the last earlier step that it lacks and others have.
 
-    What they were given up to that step they may no longer hold: records are missing.
+    Values from before that step may be outdated, because records are missing.
     """
 
     members: int
@@ -42,16 +42,16 @@ class _Present(NamedTuple):
 
 
 class SideBySide:
-    """Several traces, read to their ends; numbers of processes count from 0, in the order of the files.
+    """Several traces, read to their ends. Processes are numbered from 0, in the order of the files.
 
-    Memory grows with what a process holds and with what differs between them, not with their number and their steps.
+    Memory grows with the state of a process and with the differences, not with the number of processes and steps.
 
     Attributes:
-        found: what differs.
-        steps: after how many steps they were compared.
-        missing: for each process, how many steps it lacks that others have, though it goes on later.
-        standings: where each process stands at the end.
-        last_held: by name, what each held at its end.
+        found: the differences.
+        steps: the number of steps after which they were compared.
+        missing: for each process, the number of steps that it lacks and others have, before its end.
+        standings: the position of each process at the end.
+        last_held: by name, the state of each process at its end.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class SideBySide:
 
         Args:
             files: the traces.
-            numbers: by which differences tell each from the others, such as the rank.
-            is_step_wanted: after which steps to compare; `NO_STEP` is asked for if there is none in any trace.
-            is_chosen: which names to compare; None for all.
+            numbers: the number of each process in differences, such as its rank.
+            is_step_wanted: whether to compare after a step; called with `NO_STEP` if no trace has a step.
+            is_chosen: whether to compare a name; None for all.
             with_gradients: whether to compare gradients too.
-            digests: the `StateDigest` of each trace, if that is known. Of those that have the same one is read; so
-                there are no gradients to compare.
+            digests: the `StateDigest` of each trace, if known. Of traces with equal digests, one is read; gradients are
+                then not compared.
         """
         self.found = MemberDifferences(numbers)
         self.steps = 0
@@ -123,7 +123,7 @@ class SideBySide:
             span = max(1, min(span * _GROWTH, span * MOST_ENTRIES // (4 * max(most, 1))))
 
     def start(self, name: str) -> dict[int, Statistics | None]:
-        """What the processes held under a name when training began, those aside that had no such name."""
+        """The values of the processes under a name at the start of training, for those that have the name."""
         return {
             index: last.start[0]
             for last, members in self.last_held.get(name, {}).items()
@@ -132,7 +132,7 @@ class SideBySide:
         }
 
     def has_bits(self, name: str) -> bool:
-        """Whether each process that holds something under a name at its end has a fingerprint of it."""
+        """Whether all processes with a value under a name at the end have its fingerprint."""
         return all(
             last.has_bits or last.since <= self._last_gaps.get(index, _NO_GAP)
             for last, members in self.last_held.get(name, {}).items()
@@ -140,14 +140,14 @@ class SideBySide:
         )
 
     def parts(self, name: str) -> dict[Part, int]:
-        """What a name stands for at the end, and in which processes."""
+        """The parts under a name at the end, with the processes that have each."""
         found: dict[Part, int] = {}
         for last, members in self.last_held.get(name, {}).items():
             found[last.part] = found.get(last.part, 0) | members
         return found
 
     def is_shared(self, name: str) -> bool:
-        """Whether several processes have the same part under a name, and should hold the same."""
+        """Whether several processes have the same part under a name, so that their values should agree."""
         by_place: dict[tuple[str, str], int] = {}
         for part, members in self.parts(name).items():
             place = (part.type, part.placements)
@@ -155,7 +155,7 @@ class SideBySide:
         return any(map(_are_several, by_place.values()))
 
     def _take(self, window: Window) -> None:
-        """Compare what is in a window, which follows on those before."""
+        """Compare the contents of the next window."""
         for name, last in window.last_held.items():
             of_name = self.last_held.setdefault(name, {})
             for key, members in last.items():
@@ -178,7 +178,7 @@ class SideBySide:
         self._compare(window, compared, present)
 
     def _present(self, window: Window, steps: list[int]) -> Iterator[_Present]:
-        """Tell those apart that have other steps than others, and take note of what they lack."""
+        """Group processes by the steps that they have, and note missing steps."""
         for own, members in window.steps.items():
             if list(own) == steps and not any(members >> index & 1 for index in (*self._lagging, *self._last_gaps)):
                 yield _Present(members, dict.fromkeys(steps, _NO_GAP))
@@ -204,7 +204,7 @@ class SideBySide:
                 yield _Present(which, {step: gaps[bisect_right(inside, step)] for step in own})
 
     def _compare(self, window: Window, steps: list[int], present: list[_Present]) -> None:
-        """Compare what is held after some steps, where it has changed; after the first of all, everything."""
+        """Compare what has changed after some steps; after the first step, everything."""
         if not steps:
             return
         first = {steps[0]} if self._is_first else set()
@@ -219,7 +219,7 @@ class SideBySide:
                 self._compare_parts(name, step, list(_found_in(gradients, step, present)), "gradient")
 
     def _compare_parts(self, name: str, step: int, held: list[tuple[Part, int, Statistics | None]], kind: str) -> None:
-        """Compare what should be the same: of one type and in one place."""
+        """Compare parts of the same type and placement."""
         by_place: dict[tuple[str, str], list[tuple[Part, int, Statistics | None]]] = {}
         for each in held:
             by_place.setdefault((each[0].type, each[0].placements), []).append(each)
@@ -231,7 +231,7 @@ class SideBySide:
 
 
 def _split(standings: list[Standing], jobs: int) -> list[Group]:
-    """Processes that follow one another, in as many groups as there can be something to do for."""
+    """Split consecutive processes into as many groups as can keep all jobs busy."""
     count = 1 if jobs == 1 else min(len(standings), jobs * _GROUPS_A_JOB)
     groups = []
     for number in range(count):
@@ -246,7 +246,7 @@ def _split(standings: list[Standing], jobs: int) -> list[Group]:
 def _held_after(
     histories: Members[tuple[Held, ...]], step: int, present: list[_Present]
 ) -> Iterator[tuple[Part, int, Statistics | None]]:
-    """What is held at the end of a step, and by whom."""
+    """The values at the end of a step, each with the processes that have it."""
     for history, members in histories.items():
         place = bisect_right(history, step, key=lambda held: held.step)
         held = history[place - 1] if place else None
@@ -261,7 +261,7 @@ def _held_after(
 def _found_in(
     gradients: Members[tuple[Found, ...]], step: int, present: list[_Present]
 ) -> Iterator[tuple[Part, int, Statistics | None]]:
-    """The gradients that a step found, and who found them."""
+    """The gradients at a step, each with the processes that have it."""
     for history, members in gradients.items():
         place = bisect_right(history, step, key=lambda found: found.step)
         found = history[place - 1] if place else None
@@ -285,7 +285,7 @@ def _are_several(members: int) -> bool:
 
 
 def _indices(members: int) -> Iterator[int]:
-    """The numbers of some processes."""
+    """The numbers of the processes in a set."""
     while members:
         lowest = members & -members
         yield lowest.bit_length() - 1

@@ -1,7 +1,7 @@
 """Follows the state of a model through the trace of one process, from optimizer step to optimizer step.
 
-A reader can be left at the end of a step, as a `Standing` and a `State`, and gone on with in another process. It passes
-over records of kinds that it has no need of.
+Reading can stop at the end of a step, and continue in another process from a `Standing` and a `State`. Records of
+other kinds are skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proxy_trace.reading.report import Report
 
 NO_STEP: Final = -1
-"""In place of a step: before the first one, in a trace that has none, or not known yet."""
+"""Stands for a step: before the first one, in a trace without steps, or not known yet."""
 
 _NEEDED: Final = (
     events.StateTensor,
@@ -36,17 +36,17 @@ _NEEDED: Final = (
     events.RunEnd,
 )
 _BEGINNING: Final = b'{"kind":"'
-"""How a line begins that the runtime has written; its kind follows."""
+"""The prefix of a line written by the runtime; its kind follows."""
 
 _LETTERS: Final = 4
 
 
 class _Kinds:
-    """Which records are decoded, and which lines need not be.
+    """The records to decode, and the lines to skip.
 
     Attributes:
         decode: decodes a line.
-        passed_over: the first letters of kinds that are not needed, as far as no other kind begins so.
+        passed_over: first letters of unneeded kinds that no needed kind begins with.
     """
 
     def __init__(self, needed: tuple[type, ...]) -> None:
@@ -65,7 +65,7 @@ _PARTS: Final[dict[type[events.StateTensor], str]] = {
 
 
 class Part(NamedTuple):
-    """What a tensor of state is: those of which all this is the same, in several processes, should hold the same."""
+    """The identity of a state tensor: tensors of several processes with equal identities should have equal values."""
 
     kind: str
     """ "parameter", "buffer" or "optimizer state"."""
@@ -74,9 +74,9 @@ class Part(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a process held under a name from the end of `step` on; nothing any more, if there is no `part`.
+    """The value under a name from the end of `step` on; none if `part` is None.
 
-    It was given these values in the step `since`, or, where that is not told, behind the last step before it.
+    It was set at the step `since`; if unknown, after the last step before it.
     """
 
     step: int
@@ -86,7 +86,7 @@ class Held(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The gradient that a step found."""
+    """The gradient at a step."""
 
     step: int
     part: Part
@@ -97,16 +97,16 @@ _GONE: Final = Held(NO_STEP, NO_STEP, None, None)
 
 
 class State(NamedTuple):
-    """What a process holds: tables only, so that those of several processes can share what is the same in them.
+    """The state of a process. It consists of tables, so that several processes can share equal ones.
 
     Attributes:
-        names: what the ids stand for.
-        held: by name, as of the last step that ended.
-        start: the statistics of each parameter and buffer when training began, or went on after it was made.
-        not_started: the names of those that training has not begun with.
-        pending: what has changed since the last step, by name; its `step` is not known yet.
-        gradients: those found since the last step, by name; None for a parameter that had none.
-        unvalued: tensors of optimizer state of whose values there has been no record so far, by name.
+        names: the names of the ids.
+        held: the values by name, as of the last step that ended.
+        start: the statistics of each parameter and buffer when training began, or continued after it was created.
+        not_started: the names that training has not begun with.
+        pending: the changes since the last step, by name; their `step` is not known yet.
+        gradients: the gradients since the last step, by name; None for a parameter without one.
+        unvalued: tensors of optimizer state without a recorded value so far, by name.
     """
 
     names: dict[int, str]
@@ -119,23 +119,23 @@ class State(NamedTuple):
 
     @classmethod
     def empty(cls) -> State:
-        """That of a process of which nothing has been read."""
+        """The state before anything is read."""
         return cls({}, {}, {}, {}, {}, {}, {})
 
 
 class Standing(NamedTuple):
-    """Where a reader stands.
+    """The position of a reader.
 
     Attributes:
         path: the trace.
-        members: which of the processes that are read together say what is in this trace.
-        position: how many bytes of the file have been read.
-        definition_bytes: how long the definitions among them are.
-        step: the step that ended last.
-        ahead: the step that ended after it, of which `State.pending` tells, if that has been read; else `NO_STEP`.
-        last_complete: the step that ended last in the file so far, also where steps are counted anew.
+        members: the set of processes whose content equals this trace.
+        position: the number of bytes read.
+        definition_bytes: the length of the definitions among them.
+        step: the last step that ended.
+        ahead: the step that ended after it, to which `State.pending` belongs, if it has been read; else `NO_STEP`.
+        last_complete: the last step that ended in the file so far, even if steps were counted from 0 again.
         has_ended: whether the trace has been read to its end.
-        end: how the process ended, as `RunEnd` says it; "" if the trace does not.
+        end: how the process ended, as in `RunEnd`; "" if unknown.
     """
 
     path: Path
@@ -150,22 +150,22 @@ class Standing(NamedTuple):
 
 
 class StateReader:
-    """Goes on from where a process stands in its trace.
+    """Continues to read a process from its position in the trace.
 
     Attributes:
-        state: what the process holds.
+        state: the state of the process.
         steps: the steps that ended, in ascending order.
-        histories: of each name that was given something in one of them, what it held before and after each.
-        gradients: the gradients that they found, by name.
-        entries: how many entries there are in both.
+        histories: for each name that was changed in one of the steps, its values before and after each.
+        gradients: the gradients at the steps, by name.
+        entries: the number of entries in both.
     """
 
     def __init__(self, standing: Standing, state: State, *, with_gradients: bool = True) -> None:
-        """Go on.
+        """Continue reading.
 
         Args:
-            standing: where.
-            state: what the process holds there, which is changed.
+            standing: the position.
+            state: the state there, which is modified.
             with_gradients: whether to read gradients.
         """
         self._kinds = _Kinds((*_NEEDED, events.Gradient) if with_gradients else _NEEDED)
@@ -181,7 +181,7 @@ class StateReader:
 
     @property
     def standing(self) -> Standing:
-        """Where the reader stands now."""
+        """The present position."""
         return Standing(
             self._path,
             self._members,
@@ -195,22 +195,22 @@ class StateReader:
         )
 
     def held_now(self) -> dict[str, Held]:
-        """What each name stands for, also since the last step."""
+        """The present value of each name, including changes since the last step."""
         return {**self.state.held, **self.state.pending}
 
     def read(self, until: int, most: int, report: Report) -> bool:
-        """Go on to the end of the last step before `until`, or of the trace.
+        """Continue to the end of the last step before `until`, or of the trace.
 
-        Steps only count if their number is larger than that of all before: after a fork, or with a second tracer, they
-        are counted anew.
+        A step only counts if its number exceeds all earlier ones: after a fork, or with a second tracer, counting
+        starts again.
 
         Args:
-            until: the first step that is not wanted.
-            most: give up when there are more entries than that, of several steps.
+            until: the first unwanted step.
+            most: stop if several steps have more entries than this.
             report: called now and then with the number of bytes read since.
 
         Returns:
-            Whether it came so far; if not, all before the last of `steps` would have been little enough.
+            Whether it got so far. If not, all steps before the last of `steps` would have had few enough entries.
 
         Raises:
             UnreadableFileError: if the file system refuses.
@@ -233,7 +233,7 @@ class StateReader:
         decode, passed_over = self._kinds.decode, self._kinds.passed_over
         letters = slice(len(_BEGINNING), len(_BEGINNING) + _LETTERS)
         beginning = _BEGINNING
-        # Kept here alone: the reader, and all that it has found, would else wait for the garbage collector.
+        # Local variables: otherwise the reader and its results would wait for the garbage collector.
         takers: dict[type, Callable[[Any], None]] = {
             events.Update: self._update,
             events.Gradient: self._gradient,
@@ -268,7 +268,7 @@ class StateReader:
         return True
 
     def _end_step(self, step: int, until: int) -> bool:
-        """Take note of the end of a step; whether it is the last that is wanted, or lies behind that."""
+        """Note the end of a step; True if it is the last wanted one, or later."""
         self._last_complete = step
         if step <= self._step:
             self.state.gradients.clear()
@@ -280,7 +280,7 @@ class StateReader:
         return step == until - 1
 
     def _commit(self, step: int) -> None:
-        """All that is pending became so in `step`."""
+        """Assign all pending changes to `step`."""
         state = self.state
         held = state.held
         for name, (_, since, part, statistics) in state.pending.items():
@@ -305,14 +305,14 @@ class StateReader:
         self._step = step
 
     def _finish(self) -> None:
-        """Take note of what came behind the last step; where there was none, it is told as one."""
+        """Note what came after the last step; a trace without steps counts as one."""
         self._note_start()
         self._has_ended = True
         if self._step == NO_STEP:
             self._commit(NO_STEP)
 
     def _current(self, name: str) -> Held | None:
-        """What a name holds now."""
+        """The present value of a name."""
         current = self.state.pending.get(name) or self.state.held.get(name)
         return None if current is None or current.part is None else current
 
@@ -329,7 +329,7 @@ class StateReader:
             self.state.gradients[name] = event.statistics
 
     def _note_start(self, _: events.Event | None = None) -> None:
-        """Training begins, or goes on: what new state is now, it was loaded with or initialised to."""
+        """Note that training begins or continues: new state has been loaded or initialised by now."""
         for name in self.state.not_started:
             current = self._current(name)
             self.state.start[name] = None if current is None else current.statistics
@@ -351,7 +351,7 @@ class StateReader:
             state.unvalued[name] = part
             state.names[event.id] = name
             return
-        if before is not None and before != name:  # A module found to be part of a larger one.
+        if before is not None and before != name:  # The module turned out to be part of a larger one.
             known = self._current(before) or Held(NO_STEP, self._step + 1, None, None)
             state.pending[before] = _GONE
             if before in state.start:

@@ -1,7 +1,7 @@
-"""Reads some steps of several traces: what each process held and found in them, those that agree told once.
+"""Reads some steps of several traces: the values and gradients of each process, with equal ones stored once.
 
-So what is found takes memory by what differs, not by how many processes there are: of most parameters there is a single
-history, and all processes have it. What two groups of processes have found merges into what both together have.
+Memory thus grows with the differences, not with the number of processes: most parameters have a single history, shared
+by all processes. The results of two groups of processes can be merged.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="Hashable")
 
 Members: TypeAlias = "dict[K, int]"
-"""Which processes something is so of: the bits of a number, that of the first process being the lowest."""
+"""Values, each with its set of processes: an integer with one bit per process, the first being the lowest."""
 
 
 class LastHeld(NamedTuple):
-    """What a process held under a name at the end of its trace.
+    """The value under a name at the end of a trace.
 
     Attributes:
-        part: what it was.
-        since: the step in which it was given the values that it had.
-        has_bits: whether these have a fingerprint.
-        start: the statistics when training began; nothing if the name had none to start from.
+        part: its identity.
+        since: the step at which it was set.
+        has_bits: whether it has a fingerprint.
+        start: the statistics at the start of training; None if the name had none.
     """
 
     part: Part
@@ -43,13 +43,13 @@ class LastHeld(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What some processes have held and found in some steps.
+    """The values and gradients of some processes in some steps.
 
     Attributes:
-        steps: which steps ended; `NO_STEP` alone in a trace that has none.
-        held: by name, what was held before these steps, and from each on in which that changed.
-        gradients: by name, those found.
-        last_held: by name, what those held whose traces end there.
+        steps: the steps that ended; only `NO_STEP` in a trace without steps.
+        held: by name, the values before these steps, and after each step that changed them.
+        gradients: the gradients, by name.
+        last_held: by name, the final values of processes whose traces end there.
     """
 
     steps: Members[tuple[int, ...]]
@@ -59,7 +59,7 @@ class Window(NamedTuple):
 
     @classmethod
     def merged(cls, windows: Iterable[Window]) -> Window:
-        """What all the processes of several windows of the same steps have held and found."""
+        """The joint window of several groups of processes, for the same steps."""
         steps: Members[tuple[int, ...]] = {}
         tables: Any = ({}, {}, {})
         for window in windows:
@@ -77,16 +77,16 @@ def _unite(members: Members[K], others: Members[K]) -> None:
 
 
 class Group(NamedTuple):
-    """Processes that are read one after another, as far as they have been read."""
+    """Processes that are read one after another, with their positions."""
 
     standings: list[Standing]
     states: SharedStates
 
 
 class WindowTask(NamedTuple):
-    """What is to be read of a group: the steps before `until`, of the names that are chosen.
+    """What to read of a group: the steps before `until`, for the chosen names.
 
-    If they have more entries than `most` in one process, reading them is given up.
+    If one process has more than `most` entries, reading stops.
     """
 
     group: Group
@@ -97,14 +97,14 @@ class WindowTask(NamedTuple):
 
 
 class WindowRead(NamedTuple):
-    """What was read; or, if that was given up, no window, and the step before which there would have been less.
+    """The result of reading; if reading stopped, no window, and the step before which there are few enough entries.
 
     Attributes:
-        window: what was held and found.
-        group: where the processes stand, those aside that have ended.
-        ended: where those ended.
-        entries: how many entries there were, in the process that had most.
-        give_up: the step that is not to be read.
+        window: the values and gradients.
+        group: the positions of the processes that have not ended.
+        ended: the positions of the others.
+        entries: the number of entries of the process with the most.
+        give_up: the step not to be read.
     """
 
     window: Window | None
@@ -138,14 +138,14 @@ def read_window(task: WindowTask, report: Report) -> WindowRead:
 
 
 class _WindowMaker:
-    """Makes a window of what readers have read."""
+    """Builds a window from the results of readers."""
 
     def __init__(self, task: WindowTask) -> None:
         self.window = Window({}, {}, {}, {})
         self._is_chosen = task.is_chosen
 
     def add(self, reader: StateReader, which: int, *, has_ended: bool) -> None:
-        """Add what a reader has read, of the processes that say so."""
+        """Add the results of a reader, for the set of processes `which`."""
         window, histories = self.window, reader.histories
         steps = tuple(reader.steps)
         window.steps[steps] = window.steps.get(steps, 0) | which

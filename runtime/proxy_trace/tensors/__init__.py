@@ -1,1 +1,1 @@
-"""What the records say of tensors: what made each, and whether values are the same."""
+"""What records say about tensors: their origins, and whether values are equal."""

@@ -1,4 +1,4 @@
-"""What a call of torch did with the tensor that it gave back, where that is the one it was given."""
+"""What a torch call did with an input that it returned."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ITSELF = "itself"
 
 
 def how_given_back(event: CallFunction) -> str:
-    """`IN_PLACE` for a call that changed its first argument, `ITSELF` for one that passed it on, "" for any other.
+    """`IN_PLACE` for a call that changed its first argument, `ITSELF` for one that returned it unchanged, else "".
 
-    Torch's names tell: what changes a tensor ends in one underscore (`add_`) or is an augmented assignment
-    (`__iadd__`). Others pass on what is as they would have it (`to`, `contiguous`), or were asked to work in place by
-    an argument (`relu(x, inplace=True)`), which a trace does not hold.
+    Names tell: functions that change a tensor end with one underscore (`add_`) or are augmented assignments
+    (`__iadd__`). Others return a tensor that already is as requested (`to`, `contiguous`), or work in place because of
+    an argument (`relu(x, inplace=True)`), which a trace does not contain.
     """
     if not event.in_place:
         return ""

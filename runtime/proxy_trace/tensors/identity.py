@@ -1,8 +1,8 @@
-"""What somebody asks the history of: a name in the model, or a place in the script where a variable is made.
+"""The subject of a history: a name in the model, or a place in the script where a variable is created.
 
-Python makes a new tensor where the mathematics has one variable. What the tensors of all iterations have in common is
-the place: the line (and its callers, up to the enclosing module), what is called there, and which of several calls of
-it there in one call of the enclosing module it is, its ordinal.
+Python creates a new tensor where mathematics has one variable. The tensors of all iterations have their place in
+common: the line (with its callers, up to the enclosing module), what is called there, and the ordinal of the call
+within one call of the enclosing module.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _SUGGESTIONS: Final = 5
 
 
 class Subject(NamedTuple):
-    """What is followed in one file: by ids of that file.
+    """What is followed in one file, by ids of that file.
 
     Attributes:
         tensors: parameters and buffers.
         modules: modules.
         locations: places where something happens.
         target: only calls of this function, method or module at those places; "" for all.
-        ordinal: only these of them in one call of the enclosing module; None for all.
-        only_gradients: of the tensors, nothing but their gradients.
+        ordinal: only calls with this ordinal within one call of the enclosing module; None for all.
+        only_gradients: whether only the gradients of the tensors are followed.
     """
 
     tensors: frozenset[int] = frozenset()
@@ -47,23 +47,23 @@ class Subject(NamedTuple):
     only_gradients: bool = False
 
     def has_call(self, location: int, target: str, ordinal: int) -> bool:
-        """Whether a call of `target` at `location` is followed. The last part of a dotted name will do."""
+        """Whether a call of `target` at `location` is followed. The last part of a dotted name is enough."""
         if location not in self.locations or self.ordinal not in (None, ordinal):
             return False
         return not self.target or target == self.target or target.endswith(f".{self.target}")
 
 
 def find_subjects(what: str, names: Sequence[Names]) -> list[Subject]:
-    """What `what` means in each file of a trace.
+    """The subject of `what` in each file of a trace.
 
     Args:
         what: the name of a parameter, buffer or module, or a glob of such; the name of a parameter and ".grad"; or
             `file:line`, `file:line:ordinal`, `file:line:target`, `file:line:target:ordinal`.
-        names: what the ids in each file stand for.
+        names: resolves the ids in each file.
 
     Raises:
-        UnknownNameError: if there is no such name; it tells the nearest.
-        UnknownPlaceError: if nothing was recorded there; it tells what is near.
+        UnknownNameError: if there is no such name; it suggests the nearest.
+        UnknownPlaceError: if nothing was recorded there; it suggests places nearby.
     """
     subjects = [_by_name(what, of_file) for of_file in names]
     if any(subject.tensors or subject.modules for subject in subjects):
@@ -104,7 +104,7 @@ def _by_name(what: str, names: Names) -> Subject:
 
 
 def nearest_names(what: str, names: Iterable[Names]) -> list[str]:
-    """Names of the trace that `what` may have meant: those that end in it, then those that are spelled alike."""
+    """Names in the trace that `what` may refer to: those that end with it, then those spelled similarly."""
     every: dict[str, None] = {}
     for of_file in names:
         every.update(dict.fromkeys(module.name for module in of_file.modules.values()))
@@ -116,7 +116,7 @@ def nearest_names(what: str, names: Iterable[Names]) -> list[str]:
 
 
 def places_near(what: str, names: Iterable[Names]) -> list[str]:
-    """Places of the trace that are near to `what`, if that is one, as "file:line"; else nothing."""
+    """Places in the trace near `what`, as "file:line"; empty if it is not a place."""
     place = _PLACE.fullmatch(what)
     if place is None:
         return []
@@ -126,7 +126,7 @@ def places_near(what: str, names: Iterable[Names]) -> list[str]:
 
 
 def _by_place(file: str, line: int, locations: dict[int, Location]) -> frozenset[int]:
-    """The locations on a line of a file, and those below where the line does nothing but call user code."""
+    """The locations on a line of a file, and those called from it if the line only calls user code."""
     on_line = frozenset(
         id_ for id_, location in locations.items() if location.line == line and is_file(location.file, file)
     )
@@ -135,22 +135,22 @@ def _by_place(file: str, line: int, locations: dict[int, Location]) -> frozenset
 
 
 def _called_from(callers: frozenset[int], locations: dict[int, Location]) -> frozenset[int]:
-    """`callers`, and all locations that have one of them somewhere above."""
+    """`callers`, and all locations with one of them among their ancestors."""
     found = set(callers)
-    for id_ in sorted(locations):  # A caller is defined before what it calls.
+    for id_ in sorted(locations):  # Callers are defined first.
         if locations[id_].caller in found:
             found.add(id_)
     return frozenset(found)
 
 
 def is_file(path: str, wanted: str) -> bool:
-    """Whether the file of a location is the one that was asked for: by its path, the end of it, or a glob."""
+    """Whether the file of a location is the requested one: by its path, the end of it, or a glob."""
     path, wanted = path.replace("\\", "/"), wanted.replace("\\", "/")
     return path == wanted or path.endswith(f"/{wanted}") or fnmatch.fnmatchcase(path, wanted)
 
 
 def _near(file: str, line: int, locations: Sequence[Location]) -> tuple[str, list[str]]:
-    """What there is instead: ("line", places in that file nearest first) or ("file", the files)."""
+    """Alternatives: ("line", places in that file, nearest first) or ("file", the files)."""
     in_file = {location.line: location.file for location in locations if is_file(location.file, file)}
     if in_file:
         lines = sorted(in_file, key=lambda there: (abs(there - line), there))[:_SUGGESTIONS]

@@ -1,4 +1,4 @@
-"""Where the tensors of a trace come from: what made each, and from what."""
+"""The origins of the tensors in a trace: what created each, and from what."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _Call: TypeAlias = "tuple[str, Sequence[int]]"
-"""The name of a call, and the numbers of what it was given."""
+"""The name of a call, and the numbers of its inputs."""
 
 _UNSEEN: Final[_Call] = ("", ())
 
 _REMEMBERED: Final = 1 << 15
-"""How many tensors are remembered; the oldest are forgotten first."""
+"""The most tensors that are remembered; the oldest are forgotten first."""
 
 _INPUTS: Final = 64
-"""How many of a call's inputs are remembered."""
+"""The most inputs of a call that are remembered."""
 
 _FEW: Final = 16
 _SEARCHED: Final = 1024
-"""How many tensors are looked at for a trail."""
+"""The most tensors that are examined for a trail."""
 
 
 class Origins:
-    """Remembers, for each tensor by its number, the call that made it and the innermost module that put it out."""
+    """Remembers for each tensor, by number, the call that created it and the innermost module that returned it."""
 
     def __init__(self) -> None:
         self._calls: dict[int, _Call] = {}
         self._modules: dict[int, str] = {}
 
     def note_call(self, name: str, inputs: Sequence[int], made: Sequence[int]) -> None:
-        """A call of a function or method, or the read of an attribute, made tensors that it was not given."""
+        """Note that a call, or the read of an attribute, created tensors that were not among its inputs."""
         calls = self._calls
         call = (name, inputs[:_INPUTS])
         for number in made:
@@ -41,7 +41,7 @@ class Origins:
             _forget_oldest(calls)
 
     def note_module(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """A module put tensors out."""
+        """Note that a module returned tensors."""
         made = new_numbers(inputs, outputs)
         if not made:
             return
@@ -54,11 +54,11 @@ class Origins:
                 _forget_oldest(known)
 
     def name(self, number: int) -> str:
-        """The module that put a tensor out, or the call that made it; "" if that was not seen."""
+        """The module that returned a tensor, or the call that created it; "" if unknown."""
         return self._modules.get(number) or self._calls.get(number, _UNSEEN)[0]
 
     def trail(self, number: int, limit: int) -> list[str]:
-        """What a tensor was made by, from what, and so on back to what modules put out: at most `limit` names."""
+        """What a tensor was created by, from what, and so on back to outputs of modules: at most `limit` names."""
         names: list[str] = []
         pending = [number]
         seen = set(pending)
@@ -74,7 +74,7 @@ class Origins:
 
 
 def new_numbers(inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
-    """The numbers of the tensors that a call put out without having been given them."""
+    """The numbers of the tensors that a call returned and that were not among its inputs."""
     if not outputs:
         return []
     given = inputs if len(inputs) < _FEW else frozenset(inputs)

@@ -1,4 +1,4 @@
-"""Which calls ask how a tensor is made, and not what is in it."""
+"""Calls that only query the layout of a tensor, not its values."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _QUESTIONS: Final = frozenset(
 
 
 def asks_only(event: CallFunction | ReadValue) -> bool:
-    """Whether a call is such a question, and so no use of the values of a tensor."""
+    """Whether a call is such a query, which does not use the values of a tensor."""
     return not getattr(event, "outputs", ()) and event.target.rpartition(".")[2] in _QUESTIONS

@@ -1,4 +1,4 @@
-"""Whether statistics are those of the same values: decided by the fingerprint of the bits, or not at all."""
+"""Whether statistics are of the same values: decided by fingerprints, or not at all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def are_same_values(first: Statistics | None, second: Statistics | None) -> bool | None:
-    """Whether two tensors of one type have the same values; None where their statistics do not tell.
+    """Whether two tensors of one type have the same values; None if their statistics do not show it.
 
-    Traces of older versions have no fingerprints. Statistics that differ show there that values do, but values that
-    differ may well have the same minimum, maximum and norm.
+    Traces of older versions have no fingerprints. Different statistics then show different values, but different values
+    may have the same minimum, maximum and norm.
     """
     if first is None or second is None:
         return None

@@ -36,14 +36,14 @@ def apply(bend: Bend, value: torch.Tensor, place: Place, *, must_keep_shape: boo
         except Exception as error:
             raise CallbackError(repr(callback), name, error) from error
         if not isinstance(result, torch.Tensor):
-            raise ResultError(repr(callback), name, f"gave a {type(result).__name__}, which is no tensor.")
+            raise ResultError(repr(callback), name, f"returned a {type(result).__name__}, not a tensor.")
         if result.dtype != dtype:
-            words = f"{dtype} and gave {result.dtype}".replace("torch.", "")
-            raise ResultError(repr(callback), name, f"was given a tensor of {words}; it must keep the dtype.")
+            words = f"{dtype} and returned {result.dtype}".replace("torch.", "")
+            raise ResultError(repr(callback), name, f"received a tensor of {words}; it must keep the dtype.")
         if result.shape != shape and (must_keep_shape or callback.keeps_shape):
             raise ResultError(
                 repr(callback), name,
-                f"was given the shape {tuple(shape)} and gave {tuple(result.shape)}; it must keep the shape"
+                f"received the shape {tuple(shape)} and returned {tuple(result.shape)}; it must keep the shape"
                 + ("." if must_keep_shape else ", unless `keeps_shape` is False."),
             )  # fmt: skip
         value = result

@@ -1,4 +1,4 @@
-"""Bends what one thread computes: the live observer behind `bend`."""
+"""Bends the values that one thread computes: the live observer behind `bend`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from proxy_wrapper.live_change import LiveChange
 
 _REGION: Final = object()
-"""What `before_call` gives for a checkpoint."""
+"""The result of `before_call` for a checkpoint."""
 
 
 class BentCalls:
-    """Replaces what the bends of one thread name, in the order in which the bends were made."""
+    """Replaces the values named by the bends of one thread, in order of creation of the bends."""
 
     def __init__(self, bends: Sequence[Bend] = (), *, is_recomputing: bool = False) -> None:
         """Bend nothing before `begin`."""
@@ -45,7 +45,7 @@ class BentCalls:
         self._is_recomputing = is_recomputing
         self._change: LiveChange | None = None
         self._thread = threading.current_thread()
-        self._is_busy = False  # Whether a callback runs: what that calls is not bent.
+        self._is_busy = False  # Whether a callback is running; its own calls are not bent.
         self._inside: NamedCall | None = None  # The call whose inner calls have no names.
         self._stack: list[nn.Module] = []  # Calls of modules of bent models.
         self._methods: list[tuple[nn.Module, str]] = []
@@ -53,24 +53,24 @@ class BentCalls:
         self._members: dict[int, nn.Module] = {}
         self._modules: dict[int, list[Bent]] = {}
         self._nodes: list[Bent] = []
-        self._parameters = BentParameters(self._stand_in_for, self._is_in, self._tell_of)
+        self._parameters = BentParameters(self._stand_in_for, self._is_in, self._report)
         self.bend_with(bends)
 
     def begin(self) -> None:
-        """Let this thread's calls be bent."""
+        """Start to bend this thread's calls."""
         self._thread = threading.current_thread()
         self._change = change_live(self)
         self._parameters.is_blacklisted = self._change.is_blacklisted
 
     def end(self) -> None:
-        """Bend nothing any more."""
+        """Stop bending."""
         self._parameters.put_back()
         change, self._change = self._change, None
         if change is not None:
             change.end()
 
     def end_on_own_thread(self) -> None:
-        """End now if this is the thread whose calls were bent, or that is gone; else with its next call of a module.
+        """End now on the thread whose calls are bent, or if that has ended; else at that thread's next module call.
 
         No other thread can take the function mode off its stack.
         """
@@ -78,7 +78,7 @@ class BentCalls:
             self.end()
 
     def bend_with(self, bends: Sequence[Bend]) -> None:
-        """Have these bends from now on, and no others."""
+        """Use these bends from now on, and no others."""
         modules: dict[int, list[Bent]] = {}
         nodes: list[Bent] = []
         members: dict[int, nn.Module] = {}
@@ -100,14 +100,14 @@ class BentCalls:
         self._parameters.bend(slots)
 
     def changed(self, what: str) -> None:
-        """Whoever bends needs not be told."""
+        """Do nothing: the notification is for other observers."""
 
     # Calls of modules.
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Note a call of a module of a bent model."""
         if not self.bends:
-            self.end()  # The last one was removed on another thread.
+            self.end()  # The last bend was removed on another thread.
             return
         if self._is_busy or id(module) not in self._members:
             return
@@ -126,14 +126,14 @@ class BentCalls:
             self._scopes.append(NamingScope(model, method, names, wanted))
 
     def before_leave(self, module: nn.Module, output: Any) -> Any:
-        """What the outermost module gives, bent: a graph of its call has that in it."""
+        """The output of the outermost module, bent early, so that a graph of its call includes the bend."""
         if self._is_busy or not self._stack or self._stack[0] is not module or self._stack.count(module) > 1:
             return output
         del self._stack[1:]
         return self._bend_output(module, output)
 
     def leave(self, module: nn.Module, output: Any) -> Any:
-        """What a module gives, bent, where that was not done before."""
+        """The output of a module, bent if it was not bent before."""
         if self._is_busy or id(module) not in self._members:
             return output
         is_outermost = len(self._stack) == 1 and self._stack[0] is module
@@ -153,25 +153,25 @@ class BentCalls:
         self._parameters.leave(module)
         for depth in range(len(self._stack) - 1, -1, -1):
             if self._stack[depth] is module:
-                del self._stack[depth:]  # Those above it were left by exceptions that hooks are not told of.
+                del self._stack[depth:]  # Calls above it ended by exceptions of which hooks are not notified.
                 break
         if not self._stack and not self._methods:
             self._parameters.forget()
 
     def _check_targets(self, module: nn.Module) -> None:
-        """End the scope of a model that has been left.
+        """End the scope of a model whose call has ended.
 
         Raises:
-            NoTargetError: if a target was in it nowhere, and has never been.
+            NoTargetError: if a target has never occurred.
         """
         if not self._scopes or module in self._stack:
             return
         ended = [scope for scope in self._scopes if scope.model is module and not scope.method]
         if ended:
             self._scopes = [scope for scope in self._scopes if scope not in ended]
-            self._complain_of(ended)
+            self._check_scopes(ended)
 
-    def _complain_of(self, ended: Sequence[NamingScope]) -> None:
+    def _check_scopes(self, ended: Sequence[NamingScope]) -> None:
         for scope in ended:
             for bend, target, _ in scope.wanted:
                 if target.text not in bend.met and not bend.is_known and not self._is_recomputing:
@@ -189,7 +189,7 @@ class BentCalls:
     # Methods.
 
     def enter_method(self, model: nn.Module, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """A method of a bent model is being called."""
+        """Note a call of a method of a bent model."""
         if self._is_busy:
             return
         if not self._stack and not self._methods:
@@ -200,7 +200,7 @@ class BentCalls:
             self._open(model, method, args, kwargs)
 
     def leave_method(self, model: nn.Module, method: str, *, raised: bool) -> None:
-        """A method has returned, or raised."""
+        """Note that a method has returned or raised."""
         if self._is_busy or (model, method) not in self._methods:
             return
         last = len(self._methods) - 1 - self._methods[::-1].index((model, method))
@@ -211,10 +211,10 @@ class BentCalls:
             ended = [scope for scope in self._scopes if scope.model is model and scope.method == method]
             self._scopes = [scope for scope in self._scopes if scope not in ended]
             if not raised:
-                self._complain_of(ended)
+                self._check_scopes(ended)
 
     def _is_in(self, bend: Bend, target: Target) -> bool:
-        """Whether the method that a target is in runs now."""
+        """Whether the method to which a target is restricted is running."""
         return not target.method or any(
             model is bend.model and method == target.method for model, method in self._methods
         )
@@ -224,13 +224,13 @@ class BentCalls:
     def arguments(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """The arguments, with bent parameters in the place of the model's."""
+        """The arguments, with the model's parameters replaced by bent ones."""
         if self._is_busy or not self._parameters.are_bent:
             return args, kwargs
         return self._parameters.arguments(function, args, kwargs, is_in_call=bool(self._stack or self._methods))
 
     def before_call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Find out which bends the result of a call has."""
+        """Find the bends of a call's result."""
         if function is checkpoint:
             self._parameters.begin_region()
             for scope in self._scopes:
@@ -254,7 +254,7 @@ class BentCalls:
         return call
 
     def after_call(self, call: Any, result: Any) -> Any:
-        """What the call gave, bent."""
+        """The result of the call, bent."""
         if call is None:
             return result
         if call is _REGION:
@@ -289,7 +289,7 @@ class BentCalls:
     # Bending.
 
     def _bend_all(self, found: Sequence[Bent], value: Any) -> Any:
-        """`value`, bent by each in the order in which they were made."""
+        """`value`, bent by each bend in order of creation."""
         if len(found) > 1:
             found = sorted(found, key=lambda each: self.bends.index(each.bend))
         for bend, _, name in found:
@@ -305,7 +305,7 @@ class BentCalls:
         return bent
 
     def _bend_in_place(self, found: Sequence[Bent], value: torch.Tensor) -> torch.Tensor:
-        """`value`, which the program goes on with itself, with what is bent written into it."""
+        """`value`, with the bent values written into it, because the program keeps using the same tensor."""
         with self._bending():
             before = value.clone()
         bent = self._bend_all(found, before)
@@ -317,7 +317,7 @@ class BentCalls:
         return value
 
     def _stand_in_for(self, parameter: torch.Tensor, found: Sequence[Bent]) -> torch.Tensor:
-        """What stands for a parameter: the gradient of the one reaches the other."""
+        """The replacement of a parameter; its gradient flows to the parameter."""
         value = parameter
         with self._bending():
             for bend, _, name in found:
@@ -327,18 +327,18 @@ class BentCalls:
                 value = self._apply(bend, given, name, must_keep_shape=True)
         return value
 
-    def _tell_of(self, name: str) -> None:
-        """The program computes with what stands for the parameter of that name."""
+    def _report(self, name: str) -> None:
+        """Report that the program uses the replacement of the parameter `name`."""
         if self._change is not None:
             self._change.tell(name)
 
     def bent_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
-        """What the model computes with in the place of a parameter; `parameter` itself if it is not bent."""
+        """The tensor that the model uses for a parameter; `parameter` itself if it is not bent."""
         return self._parameters.stand_in(parameter)
 
     @contextlib.contextmanager
     def _bending(self) -> Iterator[None]:
-        """Bend nothing of what is called in this block; whoever else looks sees it."""
+        """Bend nothing inside this block; other observers still see the calls."""
         was_busy, self._is_busy = self._is_busy, True
         try:
             if self._change is not None and self._change.is_seen_by_others:
@@ -352,7 +352,7 @@ class BentCalls:
     # Checkpoints.
 
     def checkpointed(self, function: Callable[..., Any], *, is_reentrant: bool) -> Callable[..., Any]:
-        """A function that computes what `function` does now, with the bends of now, when it is called again."""
+        """A function that recomputes `function` with the present bends, whatever is bent when it is called."""
         values = {each: each.value for bend in self.bends for each in bend.callback.parameters()}
         snapshot = Snapshot(
             self.bends,
@@ -373,7 +373,7 @@ class BentCalls:
         return compute
 
     def resume(self, snapshot: Snapshot) -> None:
-        """Go on in the middle of the calls that a snapshot was taken in."""
+        """Continue inside the calls in which a snapshot was taken."""
         self._stack += snapshot.stack
         self._methods += snapshot.methods
         self._scopes += [scope.copied() for scope in snapshot.scopes]
@@ -381,7 +381,7 @@ class BentCalls:
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
-        """See the calls of torch in this block, although it may be inside one: the one that runs autograd's engine."""
+        """Observe torch calls in this block, even inside one, such as the one that runs autograd's engine."""
         assert self._change is not None
         with self._change.seen():
             yield

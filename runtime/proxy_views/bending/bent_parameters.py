@@ -1,7 +1,7 @@
-"""Has bent values stand for parameters where a model computes with them; the parameters stay as they are.
+"""Replaces parameters by bent values where a model uses them; the parameters themselves do not change.
 
-They stand among the arguments of torch's calls. Where those are not seen, in modules on the blacklist, the modules hold
-them in place of the parameters for the length of a call.
+They are replaced among the arguments of torch calls. In blacklisted modules, whose torch calls are not observed, the
+modules hold the replacements for the duration of a call.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _NO_STATE: Final = CallState(grad=True, inference=False, autocast=())
 _COMPUTED: Final = frozenset({"T", "mT", "H", "mH", "real", "imag"})
-"""Attributes that are computed from a tensor's values. Others, `data` among them, are the parameter's own."""
+"""Attributes that are computed from a tensor's values. Others, such as `data`, belong to the parameter itself."""
 
 _OF_THE_PARAMETER: Final = frozenset(
     {"backward", "grad", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_"}
     | {"__reduce_ex__", "__setstate__", "__set__", "__delete__", "_is_view", "swap_tensors"}
 )
-"""Functions that are called for the parameter itself."""
+"""Functions that are called on the parameter itself."""
 
 _NOT_IN_PLACE: Final = frozenset({"__invert__", "__index__", "__int__", "__iter__"})
 _MODULE_FILE: Final = nn.Module.__call__.__code__.co_filename
@@ -42,14 +42,14 @@ _MOST_FRAMES: Final = 100
 
 
 class _Parameter(NamedTuple):
-    """A parameter that is bent, with its bends."""
+    """A bent parameter, with its bends."""
 
     tensor: torch.Tensor
     found: list[Bent]
 
 
 class _StandIn(NamedTuple):
-    """What stands for a parameter, and torch's count of the changes of that when it was made."""
+    """The replacement of a parameter, and its version count when it was created."""
 
     version: int
     found: tuple[Bent, ...]
@@ -57,7 +57,7 @@ class _StandIn(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A module that holds what stands for its parameter, while `caller` runs."""
+    """A module that holds the replacement of its parameter while `caller` runs."""
 
     caller: nn.Module
     slot: Slot
@@ -74,12 +74,12 @@ class BentParameters:
         is_in: Callable[[Bend, Target], bool],
         used: Callable[[str], None],
     ) -> None:
-        """Bend none yet.
+        """Start without bends.
 
         Args:
             stand_in_for: bends a parameter.
-            is_in: whether the method that a target is in runs now.
-            used: told of the name of each parameter in whose place another tensor is about to be used.
+            is_in: whether the method to which a target is restricted is running.
+            used: called with the name of each parameter whose replacement is about to be used.
         """
         self._stand_in_for = stand_in_for
         self._is_in = is_in
@@ -88,12 +88,12 @@ class BentParameters:
         self._slots: tuple[tuple[Slot, Bent], ...] = ()
         self._by_identity: dict[int, _Parameter] = {}
         self._models: list[nn.Module] = []
-        self._made: list[dict[tuple[int, CallState], _StandIn]] = [{}]  # One for each checkpoint that runs.
+        self._made: list[dict[tuple[int, CallState], _StandIn]] = [{}]  # One for each running checkpoint.
         self._held: list[_Held] = []
 
     @property
     def are_bent(self) -> bool:
-        """Whether there are any."""
+        """Whether any parameters are bent."""
         return bool(self._slots)
 
     def bend(self, slots: Sequence[tuple[Slot, Bent]]) -> None:
@@ -103,7 +103,7 @@ class BentParameters:
         self.look_up()
 
     def look_up(self) -> None:
-        """Find the tensors that the modules hold now: some programs replace them."""
+        """Find the tensors that the modules hold now, because some programs replace them."""
         self.put_back()
         self.forget()
         found: dict[int, _Parameter] = {}
@@ -117,16 +117,16 @@ class BentParameters:
         self._by_identity = found
 
     def forget(self) -> None:
-        """Make all that stands for a parameter anew."""
+        """Discard all replacements, so that they are computed again."""
         self._made = [{}]
 
     def begin_region(self) -> None:
-        """A checkpoint begins: what it needs must be computed inside it, since that is computed again."""
+        """Note that a checkpoint begins: it must compute its own replacements, to be recomputable."""
         if self._slots:
             self._made.append({})
 
     def end_region(self) -> None:
-        """A checkpoint has ended."""
+        """Note that a checkpoint has ended."""
         if len(self._made) > 1:
             self._made.pop()
 
@@ -135,12 +135,12 @@ class BentParameters:
     def arguments(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_in_call: bool
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """The arguments with what stands for the parameters among them.
+        """The arguments, with parameters replaced.
 
         Args:
-            function: what is called.
-            args: by position.
-            kwargs: by keyword.
+            function: the called function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
             is_in_call: whether a module of a bent model is being called.
         """
         if not any(map(self._has, args)) and not (kwargs and any(map(self._has, kwargs.values()))):
@@ -163,7 +163,7 @@ class BentParameters:
         return value if entry is None or entry.tensor is not value else self._stand_in(entry)
 
     def stand_in(self, parameter: torch.Tensor) -> torch.Tensor:
-        """What stands for a parameter; `parameter` itself if it is not bent."""
+        """The replacement of a parameter; `parameter` itself if it is not bent."""
         entry = self._by_identity.get(id(parameter))
         return parameter if entry is None or entry.tensor is not parameter else self._stand_in(entry)
 
@@ -180,7 +180,7 @@ class BentParameters:
         return made.tensor
 
     def _is_in_method(self) -> bool:
-        """Whether a method of a module of a bent model, which no hook tells of, runs now."""
+        """Whether a method of a module of a bent model, of which hooks are not notified, is running."""
         frame: FrameType | None = sys._getframe(2)
         members = {id(each) for model in self._models for each in model.modules()}
         for _ in range(_MOST_FRAMES):
@@ -192,7 +192,7 @@ class BentParameters:
             if code.co_argcount and code.co_filename != _MODULE_FILE:
                 owner = frame.f_locals.get(code.co_varnames[0])
                 if isinstance(owner, nn.Module) and id(owner) in members:
-                    self.forget()  # Nobody tells when it ends.
+                    self.forget()  # Its end is not reported.
                     return True
             frame = frame.f_back
         return False
@@ -200,7 +200,7 @@ class BentParameters:
     # In modules whose calls of torch are not seen.
 
     def enter(self, module: nn.Module) -> None:
-        """Have what `module` calls find what stands for its parameters, if it is on the blacklist."""
+        """Put replacements into `module` and the modules inside it, if it is blacklisted."""
         if self._held or not self.is_blacklisted(module):
             return
         for owner in module.modules():
@@ -214,12 +214,12 @@ class BentParameters:
             each.slot.owner._parameters[each.slot.key] = each.stand_in  # type: ignore[assignment]
 
     def leave(self, module: nn.Module) -> None:
-        """Put the parameters back that `enter` has replaced for this module."""
+        """Restore the parameters that `enter` has replaced for this module."""
         if self._held and self._held[0].caller is module:
             self.put_back()
 
     def put_back(self) -> None:
-        """Put all parameters back."""
+        """Restore all parameters."""
         for each in self._held:
             if each.slot.owner._parameters.get(each.slot.key) is each.stand_in:
                 each.slot.owner._parameters[each.slot.key] = each.parameter  # type: ignore[assignment]
@@ -227,9 +227,9 @@ class BentParameters:
 
 
 def _first_to_replace(function: Callable[..., Any]) -> int:
-    """The first argument of a function that it computes with; -1 if it computes with none.
+    """The index of the first argument of a function that it computes with; -1 if there is none.
 
-    The first argument of one that works in place is changed itself.
+    The first argument of an in-place function is changed itself.
     """
     name = getattr(function, "__name__", "")
     if name == "__get__":

@@ -16,7 +16,7 @@ class NothingToJoinError(BendingError, ValueError):
     """Captured tensors cannot be joined, or there are none."""
 
     def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"what was captured of {name!r} cannot be joined along the first dimension: {problem}.")
+        super().__init__(f"the captured values of {name!r} cannot be joined along the first dimension: {problem}.")
 
 
 @dataclass
@@ -47,11 +47,11 @@ class Capture(Callback):
         """
         if name is None:
             if len(self.captured) != 1:
-                raise NothingToJoinError("all places", f"there are {len(self.captured)} of them: give the name of one")
+                raise NothingToJoinError("all places", f"there are {len(self.captured)}; name one of them")
             (name,) = self.captured
         tensors = self.captured.get(name, [])
         if not tensors:
-            raise NothingToJoinError(name, "there is nothing")
+            raise NothingToJoinError(name, "nothing was captured")
         try:
             return torch.cat([each.reshape(1) if each.dim() == 0 else each for each in tensors])
         except RuntimeError as error:
@@ -76,7 +76,7 @@ class Lambda(Callback):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise NotBendableError("function", self.function, "something that can be called with a tensor")
+            raise NotBendableError("function", self.function, "a callable that takes a tensor")
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:  # noqa: ARG002
         """The result of the function."""

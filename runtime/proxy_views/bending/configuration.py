@@ -71,8 +71,8 @@ class BendingConfig:
             for each in rule.callback.parameters():
                 if found.setdefault(each.name, each) is not each:
                     raise ConfigurationError(
-                        f"there are two bending parameters {each.name!r}; use one of them in both places, or give the "
-                        "other one another name."
+                        f"two bending parameters are named {each.name!r}; use one of them in both places, or rename "
+                        "the other."
                     )
         return found
 
@@ -86,7 +86,7 @@ class BendingConfig:
         parameters = self.parameters()
         if name not in parameters:
             known = ", ".join(parameters) or "none"
-            raise ConfigurationError(f"there is no bending parameter {name!r} in the configuration, which has {known}.")
+            raise ConfigurationError(f"the configuration has no bending parameter {name!r}, only {known}.")
         parameters[name].update(value)
 
     def bind(self, model: nn.Module) -> BoundConfig:
@@ -148,12 +148,10 @@ class BendingConfig:
         try:
             content = json.loads(Path(path).read_text("utf-8"))
         except ValueError as error:
-            raise ConfigurationError(f"{path} is no JSON: {error}.") from error
+            raise ConfigurationError(f"{path} is not JSON: {error}.") from error
         written = content.get("format") if isinstance(content, dict) else None
         if written != _FORMAT:
-            raise ConfigurationError(
-                f"{path} is no configuration of bends of format {_FORMAT}: its `format` is {written!r}."
-            )
+            raise ConfigurationError(f"{path} is not a configuration of format {_FORMAT}: its `format` is {written!r}.")
         try:
             parameters = {
                 each["name"]: BendingParameter(each["name"], each["value"], _range(each["range"]))
@@ -168,7 +166,9 @@ class BendingConfig:
         except BendingError as error:
             raise ConfigurationError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ConfigurationError(f"{path} is no configuration of bends: {type(error).__name__} {error}.") from error
+            raise ConfigurationError(
+                f"{path} is not a configuration of bends: {type(error).__name__} {error}."
+            ) from error
 
 
 class BoundConfig:
@@ -218,7 +218,7 @@ def _to_json(value: Any) -> Any:
         name = type(value).__name__
         if _KNOWN.get(name) is not type(value):
             raise ConfigurationError(
-                f"{value!r} cannot be saved: it runs code of the program's, which is no part of a configuration."
+                f"{value!r} cannot be saved: it runs code of the program, which a configuration cannot contain."
             )
         given = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}  # type: ignore[arg-type]
         return {"callback": name, "settings": {key: _to_json(each) for key, each in given.items()}}

@@ -47,14 +47,14 @@ class DrawnCallback(Callback):
         if self.seed is None:
             self.seed = secrets.randbelow(_SEEDS)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise NotBendableError("seed", self.seed, "a whole number")
+            raise NotBendableError("seed", self.seed, "an integer")
         if not 0 <= self.seed < _SEEDS:
             raise SettingError("seed", self.seed, "a number from 0 to 2**63 - 1")
         if isinstance(self.dim, list):
             self.dim = tuple(self.dim)
         dims = self.dim if isinstance(self.dim, tuple) else () if self.dim is None else (self.dim,)
         if any(isinstance(each, bool) or not isinstance(each, int) for each in dims):
-            raise NotBendableError("dim", self.dim, "a whole number, or several")
+            raise NotBendableError("dim", self.dim, "an integer, or several")
 
     def reset(self) -> None:
         """Discard the drawn values, so that another shape is accepted. The same seed draws the same values again."""

@@ -18,8 +18,8 @@ class NoTargetError(BendingError, LookupError):
     """A target matches nothing in the model."""
 
     def __init__(self, target: str, model: str, near: Sequence[str], *, after_call: bool = False) -> None:
-        when = ", nor anything that its call has computed" if after_call else ", and no function of torch is called so"
-        message = f"the target {target!r} matches no module and no parameter of {model} as a whole{when}."
+        when = ", and nothing that its call computed" if after_call else ", and no torch function has that name"
+        message = f"the target {target!r} matches no module or parameter of {model} by its full name{when}."
         if near:
             message += f" Did you mean {' or '.join(map(repr, near))}?"
         super().__init__(message)
@@ -29,7 +29,7 @@ class TargetPatternError(BendingError, ValueError):
     """A target is not a valid regular expression."""
 
     def __init__(self, target: str, why: str) -> None:
-        super().__init__(f"the target {target!r} is no regular expression: {why}.")
+        super().__init__(f"the target {target!r} is not a regular expression: {why}.")
 
 
 class NoMethodError(BendingError, AttributeError):
@@ -37,8 +37,8 @@ class NoMethodError(BendingError, AttributeError):
 
     def __init__(self, target: str, method: str, model: str) -> None:
         super().__init__(
-            f"the target {target!r} is in a method {method!r}, and {model} has no method of that name that is written "
-            "in Python. Give `method:name` for a method of the model, or `name` for all of them."
+            f"the target {target!r} is in a method {method!r}, but {model} has no Python method of that name. "
+            "Use `method:name` for a method of the model, or `name` for all methods."
         )
 
 
@@ -46,14 +46,14 @@ class KindError(BendingError, ValueError):
     """There is no such kind of target."""
 
     def __init__(self, kind: object) -> None:
-        super().__init__(f'kind={kind!r}: give "module", "parameter" or "activation", or leave it out.')
+        super().__init__(f'kind={kind!r}: use "module", "parameter" or "activation", or omit it.')
 
 
 class NotBendableError(BendingError, TypeError):
     """An argument for bending has the wrong type."""
 
     def __init__(self, argument: str, value: object, wanted: str) -> None:
-        super().__init__(f"{argument}: {wanted} is wanted there, and a {type(value).__name__} was given.")
+        super().__init__(f"{argument}: expected {wanted}, but received a {type(value).__name__}.")
 
 
 class ScriptedError(BendingError, NotImplementedError):
@@ -61,8 +61,8 @@ class ScriptedError(BendingError, NotImplementedError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name!r} belongs to a TorchScript module, inside which nothing can be seen. Bend what the module gives "
-            "back, or the module that it was scripted from."
+            f"{name!r} belongs to a TorchScript module, whose inside cannot be observed. Bend the output of the "
+            "module, or the module that it was scripted from."
         )
 
 
@@ -70,7 +70,7 @@ class SettingError(BendingError, ValueError):
     """A setting is out of range."""
 
     def __init__(self, name: str, value: object, wanted: str) -> None:
-        super().__init__(f"{name}={value!r}: {wanted} is wanted there.")
+        super().__init__(f"{name}={value!r}: expected {wanted}.")
 
 
 class ResultError(BendingError, ValueError):
@@ -85,8 +85,8 @@ class OtherShapeError(BendingError, ValueError):
 
     def __init__(self, callback: str, place: str, drawn: Sequence[int], given: Sequence[int]) -> None:
         super().__init__(
-            f"{callback} was drawn for the shape {tuple(drawn)} at {place!r}, where there is now a value of the shape "
-            f"{tuple(given)}. Give `dim=` to draw along one dimension only, whatever the others are."
+            f"{callback} was drawn for the shape {tuple(drawn)} at {place!r}, but the value now has the shape "
+            f"{tuple(given)}. Use `dim=` to draw along one dimension only, whatever the others are."
         )
 
 
@@ -101,7 +101,7 @@ class ChangedWeightError(BendingError, RuntimeError):
     """A changed value cannot take the place of the original."""
 
     def __init__(self, place: str) -> None:
-        super().__init__(f"{place!r} is changed in place by the model, so what is put there must have its shape.")
+        super().__init__(f"{place!r} is changed in place by the model, so its replacement must have the same shape.")
 
 
 class ConfigurationError(BendingError, ValueError):

@@ -61,7 +61,7 @@ def bend(
     if not isinstance(model, nn.Module):
         raise NotBendableError("model", model, "an `nn.Module`")
     if not isinstance(callback, Callback):
-        raise NotBendableError("callback", callback, "a callback, such as `Scale(2.0)`,")
+        raise NotBendableError("callback", callback, "a callback such as `Scale(2.0)`")
     known = None if trace is None else known_names(trace)
     found = [resolve(model, each, kind, known) for each in parse_targets(targets)]
     return Handle(Bend(model, found, callback, is_known=known is not None))
@@ -121,4 +121,4 @@ class Handle:
         return f"<bend of {targets} by {self.callback!r}, {state}>"
 
     def __reduce__(self) -> Any:
-        raise NotBendableError("a handle", self, "nothing to pickle: a `BendingConfig` can be saved;")
+        raise NotBendableError("a handle", self, "nothing to pickle (a `BendingConfig` can be saved)")

@@ -1,4 +1,4 @@
-"""What the nodes of a trace are called while such a call is made again."""
+"""The names that the nodes of a trace have while such a call is repeated."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def known_names(trace: LiveTrace) -> dict[str, str]:
-    """For each name of a node of the graph, or of the output of a module, what that is called in a call.
+    """For each name of a graph node, or of a module's output, its name during a call.
 
-    The two differ where the graph has nodes for sizes, which a call does not know to be such.
+    The two differ if the graph has nodes for sizes, which are not recognised during a call.
 
     Raises:
-        NotBendableError: if `trace` is none.
+        NotBendableError: if `trace` is not a trace.
         ViewError: if it has no graph.
     """
     if not isinstance(trace, LiveTrace):
-        raise NotBendableError("trace", trace, "what `Proxy.trace` gives")
+        raise NotBendableError("trace", trace, "the result of `Proxy.trace`")
     recording, built = trace.recorded()
     of_results = _names_of_results(recording)
     found = {name: of_results[id(value)] for name, value in built.values.items() if id(value) in of_results}
@@ -39,7 +39,7 @@ def known_names(trace: LiveTrace) -> dict[str, str]:
 
 
 def _names_of_results(recording: Recording) -> dict[int, str]:
-    """The name of each call that gave a tensor, by the identity of that."""
+    """The name of each call that returned a tensor, by the tensor's `id`."""
     root = recording.steps[0]
     assert isinstance(root, ModuleCall)
     names = NodeNames(recording.model, recording.model.forward, root.args, root.kwargs, root.state)

@@ -41,7 +41,7 @@ class Mask(_DrawnMask):
     """
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """`value` with zeros for what is not kept."""
+        """`value` with the other elements set to zero."""
         p = probability("p", self.p)
         return value.masked_fill(self.drawn(value, place, uniform, lambda drawn: drawn >= p, p), 0)
 
@@ -54,7 +54,7 @@ class OrderedMask(_DrawnMask):
     """
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """`value` with zeros for what is not kept."""
+        """`value` with the other elements set to zero."""
         p = probability("p", self.p)
         dropped = self.drawn(value, place, order, lambda ranks: ranks >= round(p * ranks.numel()), p)
         return value.masked_fill(dropped, 0)
@@ -80,10 +80,10 @@ class ThresholdActivation(Callback):
     def __post_init__(self) -> None:
         check_probability("threshold", self.threshold)
         if self.dim is not None and (isinstance(self.dim, bool) or not isinstance(self.dim, int)):
-            raise NotBendableError("dim", self.dim, "a whole number")
+            raise NotBendableError("dim", self.dim, "an integer")
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:
-        """`value` with zeros for what is not kept."""
+        """`value` with the other channels set to zero."""
         share = probability("threshold", self.threshold)
         if self.dim is None:
             levels, dim = value.detach().reshape(-1), 0

@@ -1,4 +1,4 @@
-"""Calls of models and of their methods, in which what is computed has names that bends can match."""
+"""Calls of models and of their methods, inside which computed values have names that bends can match."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class NamingScope:
     """A call of a model, or of one of its methods, in which nodes have names.
 
     Attributes:
-        model: what is called.
-        method: of it; "" if it is the model itself.
-        names: of the nodes.
-        seen: all names that there were, for messages.
+        model: the model.
+        method: the called method; "" for the model itself.
+        names: the names of the nodes.
+        seen: all names that occurred, for messages.
     """
 
     def __init__(self, model: nn.Module, method: str, names: NodeNames, wanted: list[Bent]) -> None:
@@ -30,7 +30,7 @@ class NamingScope:
         self.qualified = {id(each): name for name, each in model.named_modules()}
 
     def matches(self, names: Sequence[str]) -> list[Bent]:
-        """The bends of a node that has these names."""
+        """The bends that match a node with these names."""
         self.seen += names
         found = []
         for bend, target, _ in self.wanted:
@@ -42,17 +42,17 @@ class NamingScope:
         return found
 
     def copied(self) -> NamingScope:
-        """The same, which goes on on its own."""
+        """A copy that continues independently."""
         return NamingScope(self.model, self.method, self.names.copied(), self.wanted)
 
 
 class NamedCall(NamedTuple):
-    """A call of torch's whose result has names.
+    """A torch call whose result has names.
 
     Attributes:
-        scopes: where it has them.
+        scopes: the scopes in which it has them.
         found: the bends of its result.
-        written: by identity, the arguments that it may write into, with torch's count of changes.
+        written: the arguments that it may write into, by `id`, with their version counts.
     """
 
     scopes: tuple[NamingScope, ...]

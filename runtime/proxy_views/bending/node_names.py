@@ -1,4 +1,4 @@
-"""What the nodes of a graph are called, known while the calls are made."""
+"""Names the nodes of a graph while the calls are made."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _NOT_NODES: Final = (READ, SIZE, VALUE, SWITCH)
 
 
 class NodeNames:
-    """Names the calls inside one call of a model as `graph()` names its nodes, in the order in which they come.
+    """Names the calls inside one call of a model as `graph()` names its nodes, in order.
 
-    Sizes are no nodes here: a graph that has them as such (`live_sizes`) may have other numbers behind names such as
-    `getitem` and `mul`, which both a size and a tensor may be given by.
+    Sizes are not nodes here. So in a graph that has nodes for them (`live_sizes`), names such as `getitem` and `mul`,
+    which both sizes and tensors may have, may be followed by other numbers.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class NodeNames:
         """Begin with the arguments of a call of `model`.
 
         Args:
-            model: what is called.
-            method: that of it which takes the arguments.
-            args: by position.
-            kwargs: by keyword.
-            state: torch's switches around the call; those of now if not given.
+            model: the called model.
+            method: the method that takes the arguments.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            state: the state of torch's switches around the call; the present state by default.
         """
         self._namer = fx.Graph()
         self._targets = Targets()
@@ -67,7 +67,7 @@ class NodeNames:
         kwargs: Mapping[str, Any],
         state: CallState | None = None,
     ) -> str | None:
-        """What the node of a call is called; None if it has none of its own."""
+        """The name of the node of a call; None if it has no node of its own."""
         kind = kind_of(function)
         if kind in _NOT_NODES:
             return None
@@ -84,11 +84,11 @@ class NodeNames:
         return self._name(plain + words)
 
     def begin_region(self, *, is_reentrant: bool) -> None:
-        """A checkpoint begins. That a reentrant one turns gradients off at first is not said in names."""
+        """Note that a checkpoint begins. Names ignore that a reentrant one first turns gradients off."""
         self._regions.append(self._state_now() if is_reentrant else None)
 
     def end_region(self) -> None:
-        """A checkpoint has ended."""
+        """Note that a checkpoint has ended."""
         if self._regions:
             self._regions.pop()
 
@@ -98,18 +98,18 @@ class NodeNames:
         return state if around is None else state._replace(grad=around.grad)
 
     def note_result(self, result: Any) -> None:
-        """Note what a call gave: each tensor inside a tuple has a node of its own once it is used."""
+        """Note the result of a call: each tensor in a tuple gets a node when it is used."""
         self._note_parts(result)
 
     def of_module(self, name: str) -> tuple[str, ...]:
-        """What the output of the module of that qualified name is called, which is called once more."""
+        """The names of the next output of the module with that qualified name."""
         number = self._module_calls.get(name, 0)
         self._module_calls[name] = number + 1
         plain = name.replace(".", "_")
         return (f"{plain}_{number}", f"{name}@{number}") if number else (plain,)
 
     def copied(self) -> NodeNames:
-        """The same names, which go on on their own."""
+        """A copy that continues independently."""
         again = copy.copy(self)
         again._namer = fx.Graph()
         again._namer._graph_namespace = copy.deepcopy(self._namer._graph_namespace)
@@ -122,7 +122,7 @@ class NodeNames:
         return self._namer._graph_namespace.create_name(candidate, None)
 
     def _name_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Let what is used for the first time have its node: parameters, buffers, and parts of tuples."""
+        """Name what is used for the first time: parameters, buffers, and parts of tuples."""
         for _, tensor in tensors_in((args, dict(kwargs))):
             name = self._parameters.pop(id(tensor), None)
             if name is not None:

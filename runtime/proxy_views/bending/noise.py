@@ -37,7 +37,7 @@ class Normal(DrawnCallback):
         """
         check_operand("std", std)
         if isinstance(std, (int, float)) and std < 0:
-            raise SettingError("std", std, "a number from 0 on")
+            raise SettingError("std", std, "a number not below 0")
         if op not in ("add", "mul"):
             raise SettingError("op", op, '"add" or "mul"')
         self.std, self.op = std, op
@@ -60,7 +60,7 @@ class Permute(DrawnCallback):
             NotBendableError: if `dim` is not an integer.
         """
         if isinstance(dim, bool) or not isinstance(dim, int):
-            raise NotBendableError("dim", dim, "a whole number")
+            raise NotBendableError("dim", dim, "an integer")
         super().__init__(seed=seed, dim=dim)
 
     def bend(self, value: torch.Tensor, place: Place) -> torch.Tensor:

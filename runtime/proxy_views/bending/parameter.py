@@ -98,14 +98,14 @@ class BendingParameter(Expression):
             SettingError: if the range is invalid, or `value` is outside it.
         """
         if not isinstance(name, str) or not name.isidentifier():
-            raise NotBendableError("name", name, "a name of letters, digits and underscores")
+            raise NotBendableError("name", name, "an identifier")
         if range is not None:
             try:
                 low, high = map(check_number, ("range", "range"), range)
             except (TypeError, ValueError):
-                raise SettingError("range", range, "(least, greatest)") from None
+                raise SettingError("range", range, "(lowest, highest)") from None
             if not low <= high:
-                raise SettingError("range", range, "(least, greatest)")
+                raise SettingError("range", range, "(lowest, highest)")
             range = (low, high)  # noqa: A001
         self.name = name
         self.range = range
@@ -113,7 +113,7 @@ class BendingParameter(Expression):
 
     @property
     def value(self) -> float:
-        """The number now."""
+        """The present value."""
         return self._value
 
     @value.setter
@@ -121,11 +121,11 @@ class BendingParameter(Expression):
         self.update(value)
 
     def update(self, value: float) -> None:
-        """Have all bends that use it use `value` from now on.
+        """Change the value, for all bends that use it.
 
         Raises:
-            NotBendableError: if `value` is no number.
-            SettingError: if `value` is outside of the range.
+            NotBendableError: if `value` is not a number.
+            SettingError: if `value` is outside the range.
         """
         self._value = self._checked(value)
 

@@ -1,4 +1,4 @@
-"""Has activation checkpoints compute again with the bends of the forward pass, whatever is bent by then."""
+"""Makes activation checkpoints recompute with the bends of the forward pass, whatever is bent by then."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Snapshot(NamedTuple):
-    """All that a checkpoint needs to compute again what it has computed.
+    """Everything that a checkpoint needs to repeat its computation.
 
     Attributes:
-        bends: those that there were.
-        stack: the calls of modules that the checkpoint was called in.
-        methods: the calls of methods.
-        scopes: those that names were given in.
-        values: of the parameters of the callbacks.
+        bends: the bends at that time.
+        stack: the module calls around the checkpoint.
+        methods: the method calls around it.
+        scopes: the naming scopes around it.
+        values: the values of the callbacks' parameters.
     """
 
     bends: tuple[Bend, ...]
@@ -36,25 +36,25 @@ class Snapshot(NamedTuple):
 
 
 class ResumableCalls(MethodListener, Protocol):
-    """What bends calls, and can go on from a snapshot."""
+    """Bends calls, and can continue from a snapshot."""
 
     def resume(self, snapshot: Snapshot) -> None:
-        """Go on from where the snapshot was taken."""
+        """Continue from where the snapshot was taken."""
 
     def begin(self) -> None:
-        """Begin to bend the calls of this thread."""
+        """Start to bend the calls of this thread."""
 
     def end(self) -> None:
-        """Bend no more calls."""
+        """Stop bending."""
 
     def seen(self) -> contextlib.AbstractContextManager[None]:
-        """A block in which the calls of this thread are bent."""
+        """A block in which this thread's torch calls are observed."""
         ...
 
 
 @contextlib.contextmanager
 def recomputing(snapshot: Snapshot, calls: ResumableCalls) -> Iterator[None]:
-    """Bend in this block as it was done when `snapshot` was taken, on whichever thread, by `calls`, which are new."""
+    """Bend in this block as when `snapshot` was taken, on the present thread, with the new object `calls`."""
     calls.resume(snapshot)
     now = [(parameter, parameter.value) for parameter, _ in snapshot.values]
     calls.begin()

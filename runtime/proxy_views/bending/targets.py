@@ -35,7 +35,7 @@ _SWITCHED: Final = (
     *("with_grad", "without_grad", "in_inference_mode", "out_of_inference_mode"),
     *("autocast", "without_autocast"),
 )
-"""The part of a node's name that says which of torch's switches differ from those around the model."""
+"""Markers in node names for torch switches that differ from those around the model."""
 
 _METHOD: Final = re.compile(r"([^\W\d]\w*):(?!\))(.*)", re.DOTALL)
 

@@ -80,10 +80,10 @@ class Versions:
             VersionError: if the version exists and `force` is False, or if it is "original".
         """
         if not isinstance(name, str) or not name.isidentifier():
-            raise NotBendableError("name", name, "a name of letters, digits and underscores")
+            raise NotBendableError("name", name, "an identifier")
         if name == ORIGINAL or (name in self._versions and not force):
-            advice = "it stays what it is." if name == ORIGINAL else "give `force=True` to replace it."
-            raise VersionError(f"there is a version {name!r} already; {advice}")
+            advice = "it cannot be replaced." if name == ORIGINAL else "use `force=True` to replace it."
+            raise VersionError(f"a version {name!r} exists already; {advice}")
         self._versions[name] = self._as_it_is()
 
     def set_version(self, name: str = ORIGINAL) -> Restored:
@@ -115,7 +115,7 @@ class Versions:
         shares = {name: each for name, each in given.items() if each}
         total = sum(shares.values())
         if not shares or total == 0:
-            raise SettingError("weights", given, "at least one, with a sum other than zero,")
+            raise SettingError("weights", given, "at least one, with a non-zero sum")
         mixed = [(self._version(name), each / total) for name, each in shares.items()]
         (first, share), *rest = mixed
         if not rest:
@@ -135,7 +135,7 @@ class Versions:
 
     def _version(self, name: str) -> _Version:
         if name not in self._versions:
-            raise VersionError(f"there is no version {name!r}; there are {', '.join(map(repr, self._versions))}.")
+            raise VersionError(f"there is no version {name!r}, only {', '.join(map(repr, self._versions))}.")
         return self._versions[name]
 
     def _as_it_is(self) -> _Version:
@@ -154,7 +154,7 @@ class Versions:
             if here is None or kept is None or here.shape != kept.shape or here.dtype != kept.dtype:
                 raise VersionError(
                     f"the model has changed since: its parameter {key!r} is new, is gone, or has another shape or "
-                    "dtype. Make new `Versions` of it."
+                    "dtype. Create new `Versions` for it."
                 )
         restored = Restored(
             self, {key: each.detach().clone() for key, each in present.items()},

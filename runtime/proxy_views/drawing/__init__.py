@@ -1,1 +1,1 @@
-"""Draws graphs: as a picture, or as a page in which the boxes of modules open and close."""
+"""Draws graphs: as a picture, or as a page in which module boxes open and close."""

@@ -1,4 +1,4 @@
-"""Draws a graph into a file."""
+"""Draws a graph to a file."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def draw(gm: fx.GraphModule, path: str | os.PathLike[str], depth: int | None = None) -> Path:
-    """Draw the calls of a graph in boxes, one for each call of a module, with the shapes of what goes between them.
+    """Draw the calls of a graph, boxed by module call, with the shapes of the values between them.
 
     Args:
-        gm: the graph. `node.meta["nn_module_stack"]` says what the boxes are, `node.meta["tensor_meta"]` the shapes.
-        path: the file, which is written anew. One that ends in .svg is a picture, which takes the extra `draw` and
-            Graphviz. One that ends in .html is a page that needs nothing else, in which boxes open and close.
-        depth: how many boxes lie in one another at most. Deeper ones are closed, in a picture for good; None for none.
+        gm: the graph. `node.meta["nn_module_stack"]` gives the boxes, `node.meta["tensor_meta"]` the shapes.
+        path: the file, which is overwritten. A name ending in .svg makes a picture, which needs the extra `draw` and
+            Graphviz. A name ending in .html makes a self-contained page in which boxes open and close.
+        depth: the maximum nesting of boxes. Deeper ones are closed, in a picture for good; None for no limit.
 
     Returns:
         The path.
 
     Raises:
-        UnknownPictureError: if the name of the file ends in something else.
-        NoPydotError: if a picture is wanted and the package pydot is not installed.
-        NoDotError: if Graphviz is not.
+        UnknownPictureError: if the file name has another extension.
+        NoPydotError: if a picture is requested and the package pydot is not installed.
+        NoDotError: if a picture is requested and Graphviz is not installed.
         DotFailedError: if Graphviz cannot lay the picture out.
         OSError: if the file cannot be written.
     """

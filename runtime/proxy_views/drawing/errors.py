@@ -1,4 +1,4 @@
-"""What can keep a graph from being drawn, one class each."""
+"""Errors of drawing, one class each."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ class DrawingError(ProxyError):
 
 
 class UnknownPictureError(DrawingError, ValueError):
-    """A file whose name does not say what it is to hold."""
+    """A file name with an unknown extension."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: a drawing is a picture or a page. Give a name that ends in .svg or in .html.")
+        super().__init__(f"{path}: a drawing is a picture or a page. Use a name that ends in .svg or .html.")
 
 
 class NoPydotError(DrawingError, ImportError):
-    """The package that speaks to Graphviz is not installed."""
+    """The package that calls Graphviz is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "drawing a picture needs the package pydot: pip install 'instrumentor[draw]'. A page (.html) needs none."
+            "drawing a picture needs the package pydot: pip install 'instrumentor[draw]'. A page (.html) does not need "
+            "it."
         )
 
 
@@ -37,7 +38,7 @@ class NoDotError(DrawingError, RuntimeError):
         super().__init__(
             "drawing a picture needs Graphviz, whose program 'dot' is not on the PATH. Install it with 'apt install "
             "graphviz', 'brew install graphviz' or 'conda install graphviz', or from https://graphviz.org/download. "
-            "A page (.html) needs none."
+            "A page (.html) does not need it."
         )
 
 

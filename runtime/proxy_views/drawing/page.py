@@ -1,4 +1,4 @@
-"""A graph as a page: one HTML file that needs nothing else, in which the boxes of modules open and close."""
+"""Draws a graph as a page: one self-contained HTML file in which module boxes open and close."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEAD: Final = """<!doctype html>
 
 
 def draw_page(picture: Picture, depth: int | None) -> str:
-    """The page, in which boxes deeper than `depth` are closed at first; None for none."""
+    """The page. Boxes deeper than `depth` are closed at first; None opens all."""
     return "".join(_parts(picture, depth))
 
 
@@ -44,8 +44,8 @@ def _parts(picture: Picture, depth: int | None) -> Iterator[str]:
         style=_hash(css),
         script=_hash(script),
         title=escape(picture.root.name),
-        words=f"{calls:,} nodes in {boxes:,} boxes. A click on the title of a box opens and closes it. Pointing at a "
-        "node marks what it takes from, and what takes from it.",
+        words=f"{calls:,} nodes in {boxes:,} boxes. Click the title of a box to open or close it. Point at a node to "
+        "highlight its inputs and the users of its output.",
         css=css,
     )
     yield from _items(picture.root, depth)
@@ -78,7 +78,7 @@ def _node(drawn: Drawn) -> str:
 
 
 def _count(box: Box) -> tuple[int, int]:
-    """How many nodes there are in a box, and how many boxes."""
+    """The number of nodes in a box, and of boxes."""
     calls = boxes = 0
     for item in box.items:
         if isinstance(item, Box):
@@ -94,5 +94,5 @@ def _resource(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """What the page's own policy allows: this text alone."""
+    """The hash by which the page's security policy allows this text, and nothing else."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

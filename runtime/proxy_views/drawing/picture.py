@@ -1,4 +1,4 @@
-"""What there is to draw of a graph: calls in boxes, one for each call of a module, and the edges between them."""
+"""The content of a drawing: calls in boxes, one box per module call, and the edges between them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """Something to draw that holds nothing.
+    """A drawn node. It holds no tensor.
 
     Attributes:
         id: its number.
-        name: that of its node.
-        does: what is called; "" where the name says it, and for an input or the output.
-        reads: the parameters and the like that it reads, by their names within its module.
-        gives: what it gives, in words; "" where that is not known.
+        name: the name of its node.
+        does: what it calls; "" if the name shows it, and for inputs and outputs.
+        reads: the parameters and buffers that it reads, by name within its module.
+        gives: its result, in words; "" if unknown.
         kind: "placeholder", "output", or "call".
     """
 
@@ -37,14 +37,14 @@ class Drawn(NamedTuple):
 
 
 class Box:
-    """A call of a module, or a part that is computed again, and what runs in it, in order.
+    """A call of a module or a recomputed region, and what runs in it, in order.
 
     Attributes:
-        id: its number, counted with those of what is drawn.
-        name: what stands on it: the last part of the module's name.
+        id: its number, from the same sequence as the nodes'.
+        name: its title: the last part of the module's name.
         type: the class of the module.
-        depth: in how many other boxes it lies.
-        items: what lies in it.
+        depth: the number of boxes around it.
+        items: its content.
     """
 
     def __init__(self, id_: int, name: str, type_name: str, depth: int) -> None:
@@ -56,7 +56,7 @@ class Box:
 
 
 class Edge(NamedTuple):
-    """A value goes from one call to another; `label` says what it is."""
+    """A value passed from one node to another; `label` describes it."""
 
     source: int
     target: int
@@ -64,14 +64,14 @@ class Edge(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A graph to be drawn: what is in it, and its edges."""
+    """A graph to be drawn: its boxes and edges."""
 
     root: Box
     edges: list[Edge]
 
 
 class _Part(NamedTuple):
-    """A step on the way from the model down to a node."""
+    """A box on the path from the model to a node."""
 
     key: str
     name: str
@@ -79,10 +79,10 @@ class _Part(NamedTuple):
 
 
 def picture_of(gm: fx.GraphModule) -> Picture:
-    """What there is to draw of `gm`, whose sub-graphs become boxes.
+    """The content of a drawing of `gm`; sub-graphs become boxes.
 
-    Boxes come from `node.meta["nn_module_stack"]`, what edges say from `node.meta["tensor_meta"]`. Where there is none,
-    there are no boxes, or no words.
+    Boxes come from `node.meta["nn_module_stack"]`, labels of edges from `node.meta["tensor_meta"]`. Without these,
+    there are no boxes or labels.
     """
     builder = _Builder(type(gm).__name__)
     builder.add_graph(gm, None, ())
@@ -90,7 +90,7 @@ def picture_of(gm: fx.GraphModule) -> Picture:
 
 
 class _Builder:
-    """Goes through a graph and those inside it."""
+    """Walks through a graph and the graphs inside it."""
 
     def __init__(self, name: str) -> None:
         self.root = Box(0, name, "", 0)
@@ -105,11 +105,11 @@ class _Builder:
 
         Args:
             gm: the graph.
-            inputs: what gives each of its inputs, where it is part of another; None for the outermost.
-            insertions: the boxes around it that are no modules, each with how deep in the stack of modules it is.
+            inputs: the sources of its inputs, if it is inside another graph; None for the outermost.
+            insertions: the boxes around it that are not modules, each with its depth in the stack of modules.
 
         Returns:
-            What gives its output: numbers of what is drawn, in the same tuples.
+            The sources of its output: numbers of nodes, in the same tuples.
         """
         known: dict[fx.Node, Any] = {}
         given = iter(inputs or ())
@@ -161,7 +161,7 @@ class _Builder:
 
 
 class _SubGraph(NamedTuple):
-    """A graph that a node calls, by its name, and the nodes that it is given."""
+    """A graph that a node calls, its name, and the nodes of its arguments."""
 
     name: str
     module: fx.GraphModule
@@ -169,7 +169,7 @@ class _SubGraph(NamedTuple):
 
 
 def _sub_graph(gm: fx.GraphModule, node: fx.Node) -> _SubGraph | None:
-    """The graph that a node calls; None if it calls something else, or gives it more than values of nodes."""
+    """The graph that a node calls; None if it calls something else, or passes other values than nodes."""
     arguments = list(node.args)
     if node.op == "call_function" and node.target is checkpoint and isinstance(arguments[0], fx.Node):
         name = str(arguments.pop(0).target)  # type: ignore[union-attr]
@@ -205,22 +205,22 @@ def _ids(value: Any) -> Iterator[int]:
 
 
 def _picked_from(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
-    """What gives that one of several results which a node picks; None if it does something else.
+    """The source of the result that a node selects from several; None if the node does something else.
 
-    Nothing is computed there, so there is nothing to draw: its edges begin at what gave the results.
+    Nothing is computed there, so the node is not drawn: its edges begin at the source.
     """
     source = node.args[0] if node.target is operator.getitem else None
     if not isinstance(source, fx.Node):
         return None
     given, key = known.get(source, ()), node.args[1]
-    if any(not isinstance(each, int) for each in given):  # The output of a graph: what gives each part is known.
+    if any(not isinstance(each, int) for each in given):  # The output of a graph: the source of each part is known.
         return given[key] if isinstance(key, int) and -len(given) <= key < len(given) else given
     meta = source.meta.get("tensor_meta")
     return given if isinstance(meta, (tuple, list)) and not isinstance(meta, TensorMetadata) else None
 
 
 def _stack(node: fx.Node) -> tuple[_Part, ...]:
-    """The modules around a node, the outermost first, without the model itself."""
+    """The modules around a node, outermost first, without the model itself."""
     stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
     parts = [_Part(key, name, getattr(kind, "__name__", str(kind))) for key, (name, kind) in stack.items() if name]
     if node.op == "call_module" and parts and parts[-1].name == node.target:
@@ -239,7 +239,7 @@ def _path(node: fx.Node, insertions: tuple[tuple[int, _Part], ...]) -> tuple[_Pa
 
 
 def _common_depth(stacks: list[tuple[_Part, ...]]) -> int:
-    """How many modules are around all of some nodes."""
+    """The number of modules around all of the nodes."""
     depth = 0
     for parts in zip(*stacks, strict=False):
         if len({part.key for part in parts}) > 1:
@@ -268,7 +268,7 @@ def _does(gm: fx.GraphModule, node: fx.Node) -> str:
 
 
 def _reads(node: fx.Node, path: tuple[_Part, ...]) -> tuple[str, ...]:
-    """What a node reads by name, each without the name of the module that it runs in."""
+    """The names that a node reads, relative to its module."""
     read = (str(each.target) for each in node.all_input_nodes if each.op == "get_attr")
     targets = (target.removeprefix(f"{ROOT}.") for target in read)
     around = next((part.name for part in reversed(path) if part.type), "")
@@ -276,7 +276,7 @@ def _reads(node: fx.Node, path: tuple[_Part, ...]) -> tuple[str, ...]:
 
 
 def _gives(node: fx.Node) -> str:
-    """What a node gives, in the words of a trace: "float32[2, 3]"."""
+    """The result of a node, as described in traces: "float32[2, 3]"."""
     meta = node.meta.get("tensor_meta")
     if isinstance(meta, TensorMetadata):
         return _tensor(meta)

@@ -1,4 +1,4 @@
-"""A graph as a picture, laid out by Graphviz."""
+"""Draws a graph as a picture, with Graphviz."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def draw_svg(picture: Picture, depth: int | None) -> bytes:
     """The picture as SVG.
 
     Args:
-        picture: what there is to draw.
-        depth: how many boxes lie in one another at most; what is deeper is one node. None for any number.
+        picture: the content.
+        depth: the maximum nesting of boxes; a deeper box is drawn as one node. None for no limit.
 
     Raises:
         NoPydotError: if the package pydot is not installed.
-        NoDotError: if Graphviz is not.
-        DotFailedError: if it cannot lay the picture out.
+        NoDotError: if Graphviz is not installed.
+        DotFailedError: if Graphviz cannot lay the picture out.
     """
     try:
         import pydot
@@ -49,7 +49,7 @@ def draw_svg(picture: Picture, depth: int | None) -> bytes:
         graph.add_edge(pydot.Edge(f"n{source}", f"n{target}", label=_quoted(label)))
     try:
         made = graph.create(format="svg", encoding="utf-8")
-    except (OSError, AssertionError) as error:  # The second is how pydot says that `dot` has failed.
+    except (OSError, AssertionError) as error:  # pydot raises the second if `dot` fails.
         raise DotFailedError(error) from error
     return made if isinstance(made, bytes) else made.encode()
 
@@ -77,7 +77,7 @@ def _add_items(graph: pydot.Graph, box: Box, depth: int | None, stands_for: dict
                 fontsize="11",
             )
             _add_items(cluster, item, depth, stands_for)
-            add: Any = graph.add_subgraph  # Its annotation leaves clusters out.
+            add: Any = graph.add_subgraph  # Its annotation lacks clusters.
             add(cluster)
 
 
@@ -94,6 +94,6 @@ def _lines(drawn: Drawn) -> list[str]:
 
 
 def _quoted(*lines: str) -> str:
-    r"""Lines as a quoted string of DOT's, in which a backslash and a quotation mark stand for themselves."""
+    r"""Lines as a quoted DOT string, with backslashes and quotation marks escaped."""
     escaped = [line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for line in lines if line]
     return '"' + "\\n".join(escaped) + '"'

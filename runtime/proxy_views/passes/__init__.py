@@ -1,1 +1,1 @@
-"""Changes to a graph: each takes a `torch.fx.GraphModule`, changes it, and gives it back."""
+"""Graph passes: each changes a `torch.fx.GraphModule` and returns it."""

@@ -1,4 +1,4 @@
-"""Takes nodes out of a graph into sub-graphs that are computed again in the backward pass."""
+"""Moves nodes of a graph into sub-graphs that the backward pass recomputes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Path = tuple[int, ...]
-"""A region: its number, behind those of the regions that it lies in."""
+"""The path of a region: its number, preceded by the numbers of the regions around it."""
 
 REGION: Final = "checkpoint_region"
 REENTRANT: Final = "checkpoint_reentrant"
 CALL: Final = "checkpoint_call"
-"""What calls the checkpoint of each region around a node, where that is not `checkpoint` for all."""
+"""The function that calls the checkpoint of each region around a node, if not all are called by `checkpoint`."""
 
 ROOT: Final = "_root_state"
 _OF_PLACE: Final = ("nn_module_stack", "stack_trace")
@@ -34,24 +34,24 @@ _IN_PLACE: Final = frozenset(
 
 
 class RegionError(ProxyError, ValueError):
-    """A region that cannot be taken out of its graph."""
+    """A region that cannot be moved out of its graph."""
 
 
 def outline(
     gm: fx.GraphModule, regions: Mapping[Path, Iterable[str]], *, use_reentrant: bool = False
 ) -> fx.GraphModule:
-    """Make activation checkpoints of nodes, whether or not the program has any there; gives `gm` back, changed.
+    """Turn sets of nodes into activation checkpoints, whether or not the program has any. Changes and returns `gm`.
 
     Args:
         gm: the graph.
         regions: the names of the nodes of each region. `(0,)` becomes `checkpoint_0`, a sub-`GraphModule` that
-            `torch.utils.checkpoint.checkpoint` calls; `(0, 1)` becomes `checkpoint_0_1` within it. Its inputs and
-            outputs are found. What runs between the nodes of a region, and is none of them, runs before or after it.
-        use_reentrant: which kind of checkpoint.
+            `torch.utils.checkpoint.checkpoint` calls; `(0, 1)` becomes `checkpoint_0_1` within it. Inputs and outputs
+            are found automatically. Other nodes between those of a region run before or after it.
+        use_reentrant: the kind of checkpoint.
 
     Raises:
-        RegionError: if there is no node of such a name, if a node is in two regions, or if something between the nodes
-            of a region both takes what it makes and makes what it takes.
+        RegionError: if there is no node of that name, if a node is in two regions, or if a node between those of a
+            region both depends on the region and is used by it.
     """
     nodes = {node.name: node for node in gm.graph.nodes if node.op not in ("placeholder", "output")}
     paths: dict[fx.Node, Path] = {}
@@ -71,10 +71,10 @@ def outline(
 
 
 def outline_nodes(gm: fx.GraphModule, paths: Mapping[fx.Node, Path], depth: int = 0) -> None:
-    """Take nodes out of `gm`, each into the sub-graph of its region, whose parents are `depth` regions.
+    """Move nodes of `gm` into the sub-graphs of their regions; the parent regions are `depth` deep.
 
     Raises:
-        RegionError: if a region cannot be taken out.
+        RegionError: if a region cannot be moved out.
     """
     regions: dict[Path, list[fx.Node]] = {}
     for node in gm.graph.nodes:
@@ -87,7 +87,7 @@ def outline_nodes(gm: fx.GraphModule, paths: Mapping[fx.Node, Path], depth: int 
             continue
         region = _Region(gm, path, members)
         region.gather()
-        copies = region.take_out()
+        copies = region.move_out()
         if copies is not None:
             inner = {copy: paths[node] for node, copy in copies.items()}
             outline_nodes(region.sub, inner, depth + 1)
@@ -96,7 +96,7 @@ def outline_nodes(gm: fx.GraphModule, paths: Mapping[fx.Node, Path], depth: int 
 
 
 class RootState:
-    """The parameters and buffers that the outermost module of a graph holds itself, as they are at any time."""
+    """The parameters and buffers registered directly on a graph's outermost module, always as they are now."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -111,10 +111,10 @@ class RootState:
 
 
 class _Region:
-    """The nodes of a region on their way into a sub-graph.
+    """The nodes of a region that is being moved into a sub-graph.
 
-    What they read by name is read in the sub-graph, as the function of a checkpoint reads the parameters of its model:
-    given as arguments they would be inputs, and a reentrant checkpoint treats those differently.
+    Nodes that read state by name are copied into the sub-graph, as a checkpoint's function reads the parameters of its
+    model. Passed as arguments they would be inputs, which a reentrant checkpoint treats differently.
     """
 
     def __init__(self, gm: fx.GraphModule, path: Path, members: list[fx.Node]) -> None:
@@ -124,10 +124,10 @@ class _Region:
         self.sub = RecordedGraph(nn.Module(), fx.Graph(), "_".join(("checkpoint", *map(str, path))))
 
     def gather(self) -> None:
-        """Move what lies between the members to where it can be: before them, or behind.
+        """Move the nodes between the members before or after them.
 
         Raises:
-            RegionError: if something has to be at both places, or changes a tensor in place.
+            RegionError: if a node would have to be at both places, or if moving it could reorder in-place changes.
         """
         self._pull_selections()
         between, dependents = self._between()
@@ -136,30 +136,29 @@ class _Region:
             taken = [user for user in node.users if user in self._members]
             if taken:
                 raise RegionError(
-                    f"region {self._path} cannot be taken out: '{node.name}' is not in it, takes what the region "
-                    f"makes, and makes what '{taken[0].name}' of the region takes. Put it into the region."
+                    f"region {self._path} cannot be moved out: '{node.name}' is not in it, depends on the region, and "
+                    f"is used by '{taken[0].name}' of the region. Add it to the region."
                 )
         if any(not _only_selects(node) for node in (*between, *dependents)):
             for node in (*between, *dependents, *self._members):
                 if _changes_in_place(node):
                     raise RegionError(
-                        f"region {self._path} cannot be taken out: other nodes run between its nodes, and "
-                        f"'{node.name}' changes a tensor in place, so that their order matters. Put them into the "
-                        "region as well."
+                        f"region {self._path} cannot be moved out: other nodes run between its nodes, and "
+                        f"'{node.name}' changes a tensor in place, so their order matters. Add them to the region."
                     )
         for node in between:
             first.prepend(node)
 
     def _pull_selections(self) -> None:
-        """Move what only picks a part of a member's result to right behind that member, wherever it is."""
-        for node in reversed(self._members):  # So that several from one keep their order.
+        """Move nodes that only select a part of a member's result directly after that member."""
+        for node in reversed(self._members):  # Reversed, to keep the order of several.
             sources = node.all_input_nodes
             if _only_selects(node) and len(sources) == 1 and sources[0] in self._members and not _is_tensor(sources[0]):
                 sources[0].append(node)
         self._members = {node: None for node in self._gm.graph.nodes if node in self._members}
 
     def _between(self) -> tuple[list[fx.Node], list[fx.Node]]:
-        """The other nodes between the members: those that take nothing of what these make, and those that do."""
+        """The other nodes between the members: those independent of the members, and those that depend on them."""
         free: list[fx.Node] = []
         dependents: dict[fx.Node, None] = {}
         node, last = next(iter(self._members)), next(reversed(self._members))
@@ -172,11 +171,11 @@ class _Region:
                     free.append(node)
         return free, list(dependents)
 
-    def take_out(self) -> dict[fx.Node, fx.Node] | None:
-        """Put a call of the sub-graph in the place of the members.
+    def move_out(self) -> dict[fx.Node, fx.Node] | None:
+        """Replace the members by a call of the sub-graph.
 
         Returns:
-            The copy of each member; None if nothing takes what they make, and they have been left where they are.
+            The copy of each member; None if nothing uses their results, and they have stayed in place.
         """
         outputs = [node for node in self._members if any(user not in self._members for user in node.users)]
         if not outputs:
@@ -194,7 +193,7 @@ class _Region:
         return {node: copies[node] for node in self._members}
 
     def _copy_into(self, graph: fx.Graph) -> tuple[dict[fx.Node, fx.Node], list[fx.Node]]:
-        """Copy the members; what they take becomes placeholders, which are given back too, and reads by name."""
+        """Copy the members. Their inputs become placeholders, which are returned too; reads by name are copied."""
         taken = dict.fromkeys(each for node in self._members for each in node.all_input_nodes)
         outside = [node for node in taken if node not in self._members]
         inputs = [node for node in outside if node.op != "get_attr"]
@@ -213,10 +212,10 @@ class _Region:
         return copies, inputs
 
     def _lend(self, target: str) -> str:
-        """Let the sub-graph read what the graph reads by the name `target`; by which name it does.
+        """Let the sub-graph read what the graph has under the name `target`; returns the name to use.
 
-        Nothing of it is registered with the sub-graph: it has one name in the state of the graph. What becomes of it
-        there, as when the graph moves to another device, is seen from here.
+        Nothing is registered in the sub-graph, so the state has one name in the graph. Later changes to it, as when the
+        graph moves to another device, are visible here.
         """
         key = target.partition(".")[0]
         own = self._gm
@@ -262,18 +261,18 @@ def _free_name(gm: fx.GraphModule, name: str) -> str:
 
 
 def _is_tensor(node: fx.Node) -> bool:
-    """Whether a node gives a tensor, as far as is known: a part of one may be computed, and so has its place."""
+    """Whether a node's result is a tensor, as far as known. Parts of a tensor are computed, and keep their places."""
     meta = node.meta.get("tensor_meta")
     return isinstance(meta, TensorMetadata) or (meta is None and "val" not in node.meta)
 
 
 def _only_selects(node: fx.Node) -> bool:
-    """Whether a node computes nothing: it reads something by name, or picks a part of what another gives."""
+    """Whether a node computes nothing: it reads something by name, or selects a part of another result."""
     return node.op == "get_attr" or (node.op == "call_function" and node.target in (operator.getitem, getattr))
 
 
 def _changes_in_place(node: fx.Node) -> bool:
-    """Whether a node may change a tensor that it takes, by what torch's names say."""
+    """Whether a node may change an input in place, by torch's naming rules."""
     if node.op not in ("call_function", "call_method"):
         return False
     if node.target in _IN_PLACE or "out" in node.kwargs or node.kwargs.get("inplace") is True:

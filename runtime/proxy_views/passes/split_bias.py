@@ -1,4 +1,4 @@
-"""Adds each bias by a node of its own: a layer becomes its multiplication, and an addition."""
+"""Splits layers with a bias into a multiplication and an addition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BIAS: Final = "bias"
 
 
 class _Biased(NamedTuple):
-    """Where a function takes its bias, and how many dimensions its result has behind the one of the bias."""
+    """The position of a function's bias argument, and the number of dimensions of its result after the channels."""
 
     position: int
     behind: int
@@ -52,12 +52,12 @@ _FACTORS: Final = frozenset({"beta", "alpha"})
 
 
 def split_bias(gm: fx.GraphModule) -> fx.GraphModule:
-    """Split what a layer adds from what it multiplies, and give `gm` back, changed.
+    """Split the addition of the bias from each layer. Changes and returns `gm`.
 
-    `linear(x, w, b)` becomes `linear(x, w) + b`, a convolution `conv(x, w, None, ...) + b.reshape(-1, 1, ...)`, and
-    `addmm(b, m, n, beta=, alpha=)` `linear(m, n.transpose(-2, -1)) * alpha + b * beta`, factors of 1 left out. Modules
-    that are one node are split likewise, if they have no hooks and their class is torch's own. The result is the same
-    up to rounding: the layers add within one computation.
+    `linear(x, w, b)` becomes `linear(x, w) + b`. A convolution becomes `conv(x, w, None, ...) + b.reshape(-1, 1, ...)`.
+    `addmm(b, m, n, beta=, alpha=)` becomes `linear(m, n.transpose(-2, -1)) * alpha + b * beta`, without factors of 1.
+    Modules that are one node are split likewise, if they have no hooks and their class is torch's own. The result is
+    the same up to rounding, because the layers add within one computation.
     """
     for node in list(gm.graph.nodes):
         if node.op == "call_module":
@@ -75,7 +75,7 @@ def split_bias(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def _called_by(node: fx.Node) -> Any:
-    """The function that a node calls, or the name of the method, whatever switches of torch's are on meanwhile."""
+    """The function that a node calls, or the name of the method, ignoring any switches around the call."""
     if not isinstance(node.target, CallUnder):
         return node.target
     function = node.target.function
@@ -83,7 +83,7 @@ def _called_by(node: fx.Node) -> Any:
 
 
 def _under(node: fx.Node, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, called with the switches that `node` calls its own with: autocast, and whether gradients are on."""
+    """`function`, called with the same switches as the call of `node`: autocast, and whether gradients are on."""
     target = node.target
     return CallUnder(function, target.state, target.outer) if isinstance(target, CallUnder) else function
 
@@ -107,7 +107,7 @@ def _split_call(graph: fx.Graph, node: fx.Node, biased: _Biased) -> None:
 
 
 def _split_sum(graph: fx.Graph, node: fx.Node, name: str) -> None:
-    """Split a call of `torch.addmm` and its like; one with `out`, or in an older form, stays."""
+    """Split a call of `torch.addmm` or the like; a call with `out`, or in an older form, stays."""
     given = dict(zip(("input", *_parts_of(name)), node.args, strict=False))
     given |= node.kwargs
     if len(node.args) > 3 or set(given) - _FACTORS != {"input", *_parts_of(name)}:
@@ -118,7 +118,7 @@ def _split_sum(graph: fx.Graph, node: fx.Node, name: str) -> None:
         product = _multiplied(graph, node, name, first, second)
         if not _is_number(alpha, 1):
             product = _like(node, graph.call_function(_under(node, operator.mul), (product, alpha)))
-        if not _is_number(beta, 0):  # Then `addmm` takes no notice of what there is to be added, be it a NaN.
+        if not _is_number(beta, 0):  # With beta 0, `addmm` ignores the addend, even a NaN.
             added = _in_dtype_of(graph, given["input"], node)
             if not _is_number(beta, 1):
                 added = graph.call_function(_under(node, operator.mul), (added, beta))
@@ -148,7 +148,7 @@ def _multiplied(graph: fx.Graph, node: fx.Node, name: str, first: Any, second: A
 
 
 def _split_module(gm: fx.GraphModule, node: fx.Node) -> None:
-    """Put the call of a function in the place of a layer of torch's that has a bias; that call is split next."""
+    """Replace a layer of torch that has a bias by a call of its function, and split that."""
     module = gm.get_submodule(str(node.target))
     if _has_hooks(module) or getattr(module, _BIAS, None) is None:
         return
@@ -167,7 +167,7 @@ def _split_module(gm: fx.GraphModule, node: fx.Node) -> None:
 
 
 def _as_function(module: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-    """The function that a layer calls, and its arguments behind the bias; None for a module that is no such layer."""
+    """The function of a layer, and its arguments after the bias; None for other modules."""
     kind = type(module)
     if kind is nn.Linear:
         return F.linear, ()
@@ -184,7 +184,7 @@ def _has_hooks(module: nn.Module) -> bool:
 
 
 def _read(gm: fx.GraphModule, node: fx.Node, name: str) -> fx.Node:
-    """A node that reads a parameter of a module."""
+    """A new node that reads a parameter of a module."""
     made = _place_like(node, gm.graph.get_attr(name))
     holder, _, key = name.rpartition(".")
     tensor = getattr(gm.get_submodule(holder), key)
@@ -196,7 +196,7 @@ def _read(gm: fx.GraphModule, node: fx.Node, name: str) -> fx.Node:
 
 
 def _in_dtype_of(graph: fx.Graph, bias: Any, node: fx.Node) -> Any:
-    """The bias in the dtype of the result, where that was another one: under autocast layers convert it."""
+    """The bias in the dtype of the result: under autocast, layers convert it."""
     made = node.meta.get("tensor_meta")
     given = bias.meta.get("tensor_meta") if isinstance(bias, fx.Node) else None
     if not isinstance(made, TensorMetadata) or not isinstance(given, TensorMetadata) or made.dtype == given.dtype:
@@ -207,7 +207,7 @@ def _in_dtype_of(graph: fx.Graph, bias: Any, node: fx.Node) -> Any:
 
 
 def _reshaped(graph: fx.Graph, node: fx.Node, bias: fx.Node, behind: int) -> fx.Node:
-    """The bias as it lies along the channels of a result that has so many dimensions behind them."""
+    """The bias, reshaped to lie along the channels of a result with `behind` dimensions after them."""
     made = _place_like(node, graph.call_method("reshape", (bias, -1, *[1] * behind)))
     meta = bias.meta.get("tensor_meta")
     if isinstance(meta, TensorMetadata):
@@ -221,13 +221,13 @@ def _is_number(value: Any, number: int) -> bool:
 
 
 def _like(node: fx.Node, made: fx.Node) -> fx.Node:
-    """`made`, which gives a tensor of the shape that `node` gives, with all that is said of it, but for its cost."""
+    """`made`, with all metadata of `node` except its cost; both have results of one shape."""
     made.meta.update({key: value for key, value in node.meta.items() if key != "profile"})
     return made
 
 
 def _place_like(node: fx.Node, made: fx.Node) -> fx.Node:
-    """`made`, with all that is said of `node` but for what it gives and costs."""
+    """`made`, with all metadata of `node` except those of its result and cost."""
     left_out = ("tensor_meta", "val", "profile")
     made.meta.update({key: value for key, value in node.meta.items() if key not in left_out})
     return made

@@ -1,4 +1,4 @@
-"""What a run costs: FLOPs, memory and time of each module and operation. It uses no other view."""
+"""The cost of a run: FLOPs, memory and time of each module and operation. Uses no other view."""
 
 from proxy_views.profile.device import Device
 from proxy_views.profile.flop_count import flop_count

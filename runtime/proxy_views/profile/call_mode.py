@@ -1,4 +1,4 @@
-"""Sees each operation that torch runs, below autograd, on the thread of a block and on those of autograd's engine."""
+"""Observes each torch operation below autograd, on the thread of a block and on those of autograd's engine."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _ASKED_OF_TENSORS: Final = frozenset(
         "prim::layout",
     )
 )
-"""What a tensor of a class of its own is asked, and answers itself."""
+"""Queries that tensor subclasses answer themselves."""
 
 
 class CallsSeen(Protocol):
-    """Is told of calls."""
+    """Is notified of calls."""
 
     def called(
         self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, duration_ns: int, sequence: int
     ) -> None:
-        """`operation` was called, when autograd had counted `sequence` nodes."""
+        """Note a call of `operation`, made when autograd had counted `sequence` nodes."""
 
     def fail(self, error: Exception) -> None:
-        """`called` has raised `error`."""
+        """Note that `called` raised `error`."""
 
 
 class CallMode(TorchDispatchMode):
-    """Tells `seen` of each call. It changes none, and takes none apart that torch would not."""
+    """Notifies `seen` of each call. It changes none, and decomposes none that torch would not."""
 
     supports_higher_order_operators = True
 
@@ -54,17 +54,17 @@ class CallMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: what torch would wrap the method below in costs more than the rest of it."""
+        """False: the wrapper that torch would add around the method below costs more than the method."""
         return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """What `func` gives."""
+        """The result of `func`."""
         named: dict[str, Any] = kwargs or _NO_KEYWORDS  # type: ignore[assignment]
         if types and func.name() in _ASKED_OF_TENSORS:
             return NotImplemented
-        if func is _DEVICE:  # Fake tensors are asked before each operation.
+        if func is _DEVICE:  # Asked for fake tensors before each operation.
             return func(*args, **named)
         sequence = _sequence()
         began = perf_counter_ns()
@@ -85,9 +85,9 @@ class CallMode(TorchDispatchMode):
         return out
 
     def _is_composite(self, operation: Any, args: tuple[Any, ...]) -> bool:
-        """Whether torch makes a call of several others here, which above autograd it has done before.
+        """Whether torch decomposes a call here that it has usually decomposed above autograd.
 
-        In inference mode it does so below this mode. To have it do the same a moment earlier shows them.
+        In inference mode, it does so below this mode. Doing it a moment earlier makes the parts visible.
         """
         tensor = next((each for each in args if isinstance(each, torch.Tensor)), None)
         if tensor is None or type(tensor) not in _PLAIN or tensor.layout is not torch.strided:

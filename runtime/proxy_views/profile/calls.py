@@ -1,4 +1,4 @@
-"""What was seen of a run while it is profiled: scopes, and the calls in them, with the backward pass of each."""
+"""What is observed of a profiled run: scopes, the calls in them, and the backward calls of each."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """Where calls are made: a module's name, inside the scope that it is called in. Two calls there share it.
+    """Where calls are made: a module's name within the scope of its caller. Two calls of a module there share it.
 
     Attributes:
-        name: the qualified name of the module; of the outermost scope, which is outside of the model, None.
+        name: the qualified name of the module; None for the outermost scope, outside of the model.
         parent: the scope around it.
         calls: how often the module was called there.
         recomputed: how many of these calls an activation checkpoint made.
-        inputs: the tensors that the calls were given.
-        outputs: those that they gave back, for each call.
+        inputs: the input tensors of each call.
+        outputs: the output tensors of each call.
     """
 
     __slots__ = ("below", "calls", "inputs", "name", "number", "outputs", "parent", "recomputed", "rest")
@@ -34,7 +34,7 @@ class Scope:
 
 
 class BackwardCall(NamedTuple):
-    """A call that autograd made for the gradient of another one."""
+    """A call that autograd made for the gradient of another call."""
 
     operation: Any
     flops: FlopCounts
@@ -43,24 +43,24 @@ class BackwardCall(NamedTuple):
 
 
 class Call:
-    """A call of an operation in the forward pass, or of a function that stands for those inside it.
+    """A call of an operation in the forward pass, or of a plain function that stands for the calls inside it.
 
     Attributes:
-        operation: the operation of torch, or the plain function; None for what belongs to a module and to none of its
+        operation: the operation of torch, or the plain function; None for what belongs to a module but to none of its
             calls.
         scope: where it was made.
         number: its place in the order of all calls.
         flops: of the forward pass.
         duration_ns: of the forward pass.
-        inputs: the tensors that it was given.
-        outputs: those that it gave back.
-        saved: what was kept for its backward pass.
+        inputs: its input tensors.
+        outputs: its output tensors.
+        saved: the tensors saved for its backward pass.
         backward: the calls for its gradients.
         inner: what was called inside a plain function.
-        communicated: the bytes that collectives were given.
-        is_recomputed: whether an activation checkpoint made it again.
-        stated: what was registered for a plain function: the FLOPs of both passes.
-        places: where the caller of the profiler says that it was made; of a plain function, where all inside it was.
+        communicated: the bytes passed to collectives.
+        is_recomputed: whether an activation checkpoint recomputed it.
+        stated: the FLOPs of both passes registered for a plain function.
+        places: the places reported by the profiler's caller; for a plain function, those of all calls inside it.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Whether autograd is calling the program's own code again, for an activation checkpoint, and where that was first."""
+"""Detects that autograd recomputes program code for an activation checkpoint, and where that first ran."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _RECOMPUTING: Final = "_recomputation_hook.__init__.<locals>.pack_hook"
 
 
 class Checkpoints:
-    """Knows checkpoints by the hooks for saved tensors that they have, and by their nodes."""
+    """Recognises checkpoints by their saved-tensor hooks and by their nodes."""
 
     def __init__(self) -> None:
         self._scopes: WeakKeyDictionary[Any, Scope] = WeakKeyDictionary()
 
     def note(self, scope: Scope) -> None:
-        """Calls are being made in `scope`: it is that of the checkpoint that has just begun, if one has."""
+        """Note that calls are made in `scope`, which belongs to the checkpoint that has just begun, if one has."""
         top = _top(True)
         if top is not None and getattr(top[0], "__qualname__", "") == _FORWARD:
             frame = _held_by(top[0], "frame")
@@ -33,14 +33,14 @@ class Checkpoints:
                 self._scopes.setdefault(frame, scope)
 
     def is_recomputing(self, node: Any) -> bool:
-        """Whether `node`, which runs, has a checkpoint's function run again."""
+        """Whether the running `node` recomputes the function of a checkpoint."""
         top = _top(True)
         if top is not None and _name_of(top[0]) == _RECOMPUTING:
             return True
         return type(node).__name__ == _REENTRANT and isinstance(node, checkpoint.CheckpointFunction._backward_cls)
 
     def scope(self) -> Scope | None:
-        """Where the checkpoint that is recomputed was called; None if that is not known."""
+        """Where the recomputed checkpoint was called; None if unknown."""
         top = _top(True)
         held = None if top is None else _held_by(top[0], "target_frame_ref")
         frame = held() if isinstance(held, ref) else None
@@ -48,14 +48,14 @@ class Checkpoints:
 
 
 def _name_of(hook: Any) -> str:
-    """Where a hook that is a function was defined. Checkpoints' are; ours is a method, and is asked most often."""
+    """Where a hook function was defined. Checkpoints use functions; ours is a method, and is asked most often."""
     if type(hook) is MethodType:
         return ""
     return str(getattr(getattr(hook, "__wrapped__", hook), "__qualname__", ""))
 
 
 def _held_by(hook: Any, name: str) -> Any:
-    """What a function inside another one sees there under `name`."""
+    """The value of the variable `name` that a closure holds."""
     function = getattr(hook, "__wrapped__", hook)
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     if code is None or not cells or name not in code.co_freevars:

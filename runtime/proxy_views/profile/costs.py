@@ -1,4 +1,4 @@
-"""FLOPs, time and traffic of calls, summed up."""
+"""FLOPs, time and communication of calls, and their sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Cost(NamedTuple):
-    """What calls took: FLOPs (None if no formula is known), nanoseconds, bytes of collectives."""
+    """The cost of calls: FLOPs (None if no formula is known), nanoseconds, bytes of collectives."""
 
     flops: int | None
     duration_ns: int
@@ -28,7 +28,7 @@ UNKNOWN = Cost(None, 0, 0)
 
 
 def forward_cost(call: Call, convention: Convention) -> Cost:
-    """What a call took in the forward pass."""
+    """The cost of a call in the forward pass."""
     if call.operation is None:
         return NOTHING
     own = Cost(call.flops.by(convention), call.duration_ns, call.communicated)
@@ -39,7 +39,7 @@ def forward_cost(call: Call, convention: Convention) -> Cost:
 
 
 def backward_cost(call: Call, convention: Convention) -> Cost:
-    """What the calls for its gradients took."""
+    """The cost of the calls for its gradients."""
     if not call.backward:
         return NOTHING
     total = sum_of(call.backward, convention)
@@ -47,7 +47,7 @@ def backward_cost(call: Call, convention: Convention) -> Cost:
 
 
 def sum_of(calls: Iterable[BackwardCall], convention: Convention) -> Cost:
-    """What these took; FLOPs are None only if there is no formula for any of them."""
+    """The total cost; FLOPs are None only if no call has a formula."""
     total = UNKNOWN
     for each in calls:
         total += Cost(each.flops.by(convention), each.duration_ns, each.communicated)
@@ -55,10 +55,10 @@ def sum_of(calls: Iterable[BackwardCall], convention: Convention) -> Cost:
 
 
 def is_function(call: Call) -> bool:
-    """Whether it is a call of a plain function, not of an operation of torch."""
+    """Whether it is a call of a plain function rather than an operation of torch."""
     return call.operation is not None and not hasattr(call.operation, "name")
 
 
 def operation_name(operation: Any) -> str:
-    """The name of an operation of torch, without which of its overloads it is: "aten.add"."""
+    """The name of an operation without its overload: "aten.add"."""
     return str(getattr(operation, "_overloadpacket", operation))

@@ -1,4 +1,4 @@
-"""How fast a device is said to be, and the times that follow from it."""
+"""The nominal rates of a device, and times computed from them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class _Rates(NamedTuple):
 
 
 class Device(_Rates):
-    """A device by its rates, to compute times from.
+    """A device, given by its rates.
 
     Attributes:
-        tflops: 10**12 floating-point operations a second.
-        gigabytes_per_s: 10**9 bytes a second, between processes.
+        tflops: 10**12 floating-point operations per second.
+        gigabytes_per_s: 10**9 bytes per second, between processes.
     """
 
     __slots__ = ()
 
     def __new__(cls, tflops: float, gigabytes_per_s: float) -> Device:
-        """A device of these rates.
+        """A device with these rates.
 
         Raises:
-            DeviceError: if one of them is not a positive number.
+            DeviceError: if a rate is not a positive number.
         """
         for name, rate in (("tflops", tflops), ("gigabytes_per_s", gigabytes_per_s)):
             if not rate > 0:
@@ -34,5 +34,5 @@ class Device(_Rates):
         return super().__new__(cls, tflops, gigabytes_per_s)
 
     def seconds(self, flops: int, communicated_bytes: int) -> float:
-        """How long that many operations take, and after them that many bytes of collectives."""
+        """The time for that many operations, followed by that many bytes of collectives."""
         return flops / (self.tflops * 1e12) + communicated_bytes / (self.gigabytes_per_s * 1e9)

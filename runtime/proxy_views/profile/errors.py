@@ -1,4 +1,4 @@
-"""What a caller of the profiler can get wrong, one class each."""
+"""Errors of the profiler's callers, one class each."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ class ProfileError(ProxyError):
 
 
 class ConventionError(ProfileError, ValueError):
-    """A way to count FLOPs that there is not."""
+    """An unknown convention for counting FLOPs."""
 
     def __init__(self, given: object) -> None:
-        super().__init__(f'flops={given!r}: FLOPs are counted as "torch", "corrected" or "siu" does it.')
+        super().__init__(f'flops={given!r} is not a convention for FLOPs: use "torch", "corrected" or "siu".')
 
 
 class DeviceError(ProfileError, ValueError):
-    """A rate at which nothing can be computed."""
+    """A rate that is not positive."""
 
     def __init__(self, name: str, rate: float) -> None:
-        super().__init__(f"Device({name}={rate!r}): a rate is a number above 0.")
+        super().__init__(f"Device({name}={rate!r}): a rate must be greater than 0.")
 
 
 class PlainFunctionError(ProfileError, TypeError):
-    """A function whose calls cannot be seen, given to be registered."""
+    """A registered function whose calls cannot be observed."""
 
     def __init__(self, function: object) -> None:
         super().__init__(
-            f"{function!r} is no plain Python function, so its calls cannot be seen as such. Operators are registered "
+            f"{function!r} is not a plain Python function, so its calls cannot be observed. Operators are registered "
             "with `torch.utils.flop_counter.register_flop_formula` and `torch.library.register_fake`; for other "
             "callables, register a Python function that calls them."
         )
 
 
 class FlopImplementationError(ProfileError, TypeError):
-    """What a function that was registered to count FLOPs gave back, when that is no pair of numbers."""
+    """A registered FLOP implementation that did not return a pair of integers."""
 
     def __init__(self, function: Any, given: object) -> None:
         super().__init__(
-            f"the FLOPs registered for {function.__qualname__} came out as {given!r}; wanted are two whole numbers, of "
-            "the forward and of the backward pass."
+            f"the FLOPs registered for {function.__qualname__} are {given!r}; expected two integers, for the forward "
+            "and the backward pass."
         )
 
 
 class StillProfilingError(ProfileError, RuntimeError):
-    """A profile that was asked for before its block has ended."""
+    """A profile that was requested before its block has ended."""
 
     def __init__(self) -> None:
-        super().__init__("the block that is profiled has not ended; ask for its profile behind it.")
+        super().__init__("the profiled block has not ended; ask for its profile after the block.")
 
 
 class UnknownRowError(ProfileError, KeyError):
-    """A name that no row of a profile has."""
+    """A name without a row in a profile."""
 
     def __init__(self, name: str, names: Iterable[str]) -> None:
         near = difflib.get_close_matches(name, names, n=2)

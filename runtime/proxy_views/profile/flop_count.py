@@ -1,4 +1,4 @@
-"""FLOPs of one call, without a block."""
+"""The FLOPs of one call, without a block."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def flop_count(f: Callable[..., Any], /, *args: Any, flops: Convention = "corrected", **kwargs: Any) -> FlopTotals:
-    """The FLOPs of `f(*args, **kwargs)`, a module or a function, and of the gradients of what it gives back.
+    """The FLOPs of `f(*args, **kwargs)`, a module or a function, and of the gradients of its outputs.
 
-    It is called once, in earnest: running statistics and the random state move. No gradient is written anywhere.
+    `f` is really called, once: running statistics and the random state change. No gradient is stored anywhere.
 
     Args:
-        f: what is called.
-        args: what it is given.
+        f: the module or function.
+        args: its positional arguments.
         flops: how FLOPs are counted (see `Convention`).
-        kwargs: what it is given by keyword.
+        kwargs: its keyword arguments.
 
     Returns:
-        Those of the forward and of the backward pass; of the latter none if no output has a gradient.
+        The FLOPs of the forward and of the backward pass; the latter are 0 if no output has a gradient.
     """
     profiler = Profiler(f if isinstance(f, torch.nn.Module) else None)
     profiler.begin()
@@ -42,7 +42,7 @@ def flop_count(f: Callable[..., Any], /, *args: Any, flops: Convention = "correc
 
 
 def _compute_gradients(profiler: Profiler, output: Any) -> None:
-    """Have autograd compute the gradients of all tensors in `output` by whatever they were computed from."""
+    """Have autograd compute the gradients of all tensors in `output` with respect to its leaves."""
     roots = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor) and each.grad_fn is not None]
     leaves = _leaves_of(roots)
     if not roots or not leaves:
@@ -53,7 +53,7 @@ def _compute_gradients(profiler: Profiler, output: Any) -> None:
 
 
 def _leaves_of(roots: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that gradients would be added up in."""
+    """The leaves in which gradients would accumulate."""
     found: dict[int, torch.Tensor] = {}
     waiting, seen = [each.grad_fn for each in roots], set()
     while waiting:

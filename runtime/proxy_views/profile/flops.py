@@ -1,4 +1,4 @@
-"""FLOPs of one operation, counted in three ways at once: what is wanted is said only after the run."""
+"""FLOPs of one operation, counted in three ways at once, because the convention is chosen after the run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 Convention: TypeAlias = Literal["torch", "corrected", "siu"]
 """How FLOPs are counted.
 
-- `torch`: by the formulas of `torch.utils.flop_counter`: two for a multiply-add, of products of matrices, convolutions
-  and attention.
-- `corrected`: by the same, but for attention on the CPU, which they leave out, and the backward pass of convolutions
-  with groups, which they count as if there were none.
-- `siu`: one for a multiply-add, and others of the operations that those leave out.
+- `torch`: by the formulas of `torch.utils.flop_counter`: 2 per multiply-add, for matrix products, convolutions and
+  attention.
+- `corrected`: likewise, plus attention on the CPU, which those omit, and with the right count for the backward pass of
+  grouped convolutions, for which those ignore the groups.
+- `siu`: 1 per multiply-add, and also the other operations, which those omit.
 """
 
 CONVENTIONS: Final[tuple[Convention, ...]] = ("torch", "corrected", "siu")
@@ -29,18 +29,18 @@ CONVENTIONS: Final[tuple[Convention, ...]] = ("torch", "corrected", "siu")
 _TENSOR: Final = torch._C.TensorBase
 _aten: Final = torch.ops.aten
 _OF_SHAPES: Final = flop_counter.flop_registry[_aten.mm].__code__
-"""The code of all formulas that are given shapes, behind which torch hides those functions that are given them."""
+"""The code of torch's wrapper around all formulas that take shapes."""
 
 
 class FlopCounts(NamedTuple):
-    """FLOPs of a call in each way of counting; None where that has no formula for it."""
+    """FLOPs of a call by each convention; None if that has no formula for it."""
 
     torch: int | None
     corrected: int | None
     siu: int | None
 
     def by(self, convention: Convention) -> int | None:
-        """Those in one way of counting."""
+        """The FLOPs by one convention."""
         return self[CONVENTIONS.index(convention)]
 
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def formula_of(operation: Any) -> Formula:
-    """What counts the FLOPs of a call of `operation`, from its arguments, those by keyword, and its result."""
+    """The function that counts the FLOPs of a call of `operation` from its args, kwargs and result."""
     packet = getattr(operation, "_overloadpacket", operation)
     return _made(operation, packet, flop_counter.flop_registry.get(packet))
 
@@ -67,7 +67,7 @@ def _made(operation: Any, packet: Any, registered: Callable[..., int] | None) ->
     if packet is getattr(_aten, "_scaled_dot_product_flash_attention_for_cpu", None):
         return _of_cpu_attention(0, 1)
     if packet is getattr(_aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None):
-        # By what is saved, it is twice the forward pass: two products of matrices for each one there.
+        # Judging by what is saved, it takes twice the forward pass: two matrix products for each one there.
         return _of_cpu_attention(1, 2)
     if computes_nothing(operation):
         return lambda _args, _kwargs, _out: FREE
@@ -78,7 +78,7 @@ def _made(operation: Any, packet: Any, registered: Callable[..., int] | None) ->
 
 
 def _count(formula: Callable[..., int], args: Any, kwargs: Any, out: Any) -> int:
-    """What a formula of torch's registry gives. Those of shapes are called without their `tree_map`, which is slow."""
+    """The result of a formula in torch's registry. Formulas of shapes are called without their slow `tree_map`."""
     if getattr(formula, "__code__", None) is not _OF_SHAPES:
         return formula(*args, **kwargs, out_val=out)
     shapes = [_shape(each) for each in args]
@@ -100,7 +100,7 @@ def _of_registered(formula: Callable[..., int]) -> Formula:
 
     def count(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> FlopCounts:
         flops = _count(formula, args, kwargs, out)
-        # Those of torch's own count a multiply-add as two. What others count, they say themselves.
+        # Torch's own formulas count 2 per multiply-add. Other formulas define their own unit.
         return FlopCounts(flops, flops, flops // 2 if is_torchs else flops)
 
     return count
@@ -120,7 +120,7 @@ def _of_convolution_backward(formula: Callable[..., int]) -> Formula:
 
 
 def _of_cpu_attention(first: int, times: int) -> Formula:
-    """`first` is where the query is among the arguments, with key and value behind it."""
+    """`first` is the position of the query among the arguments, followed by key and value."""
 
     def count(args: tuple[Any, ...], _kwargs: dict[str, Any], _out: Any) -> FlopCounts:
         query, key, value = (each.shape for each in args[first : first + 3])

@@ -1,4 +1,4 @@
-"""What is kept for the backward pass, call after call."""
+"""The memory saved for the backward pass, call by call."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Address: TypeAlias = "tuple[int, int]"
 
 
 class Memory:
-    """Which data is kept, and by which call first.
+    """Which data is saved, and by which call first.
 
     Attributes:
-        saved: for each call, the bytes that it kept and that were not kept before.
-        accumulated: for each call, the bytes that are kept behind it, with those of its outputs that are kept later.
-        total: the bytes that were kept in all, without what was for calls that checkpoints have made again.
+        saved: for each call, the bytes that it saved and that were not saved before.
+        accumulated: for each call, the bytes saved after it, including outputs of it that are saved later.
+        total: the bytes saved in all, without those of recomputed calls of checkpoints.
     """
 
     def __init__(self, calls: Iterable[Call], state: Collection[int]) -> None:
-        """Go through all calls in order; `state` are the storages that do not count."""
+        """Process all calls in order; `state` are the storages to ignore."""
         calls = tuple(calls)
         self._state = state
         self._ever: dict[Address, int] = {}
@@ -47,11 +47,11 @@ class Memory:
                 self.total += saved
 
     def is_new(self, address: Address, kept: set[Address]) -> bool:
-        """Whether data will be kept, and is not yet."""
+        """Whether data will be saved, but is not yet."""
         return address in self._ever and address not in kept
 
     def sizes(self, data: Iterable[Data]) -> dict[Address, int]:
-        """The bytes at each address, of all but the model's state."""
+        """The bytes at each address, without the model's state."""
         found: dict[Address, int] = {}
         for each in data:
             if each.storage not in self._state:
@@ -59,18 +59,18 @@ class Memory:
         return found
 
     def outputs(self, data: Iterable[Data]) -> tuple[int, int]:
-        """How many bytes of outputs are kept at any time, and how many never."""
+        """The bytes of outputs that are saved at any time, and of those that never are."""
         sizes = self.sizes(data)
         kept = sum(size for address, size in sizes.items() if address in self._ever)
         return kept, sum(sizes.values()) - kept
 
 
 def size_in(data: Iterable[Data], storages: Collection[int]) -> int:
-    """The bytes of what lies in these storages."""
+    """The bytes of data in these storages."""
     return sum({each.address: each.size for each in data if each.storage in storages}.values())
 
 
 def is_alias(inputs: Iterable[Data], outputs: Collection[Data]) -> bool:
-    """Whether all outputs, of which there are some, lie in memory that was given."""
+    """Whether there are outputs, and all lie in memory of inputs."""
     given = {each.storage for each in inputs}
     return bool(outputs) and all(each.storage in given for each in outputs)

@@ -1,4 +1,4 @@
-"""The rows of a profile that belong to the nodes of a graph of the same run."""
+"""Profile rows for the nodes of a graph of the same run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class NodeRows:
-    """Knows what was called in which places. FLOPs are counted in the way "corrected"."""
+    """Finds the calls made at given places. FLOPs are counted as "corrected"."""
 
     def __init__(self, calls: Sequence[Call], sizes: StateSizes) -> None:
-        """Take what was seen of a run that has ended."""
+        """Take the observations of a run that has ended."""
         self._calls = calls
         memory = Memory(calls, sizes.parameters | sizes.buffers)
         self._builder = RowBuilder(calls, (), {}, sizes, memory, "corrected", None)
@@ -29,13 +29,13 @@ class NodeRows:
                 self._in_place.setdefault(place, []).append(number)
 
     def row(self, name: str, type_: str, module: str | None, places: Collection[int]) -> ProfileRow | None:
-        """What was called in `places`; None if a registered function stands for it that is called elsewhere, too.
+        """The row of the calls at `places`; None if one is of a registered function that also has calls elsewhere.
 
         Args:
-            name: of the node.
-            type_: what it calls.
-            module: the module that it is in.
-            places: the numbers that `place_now` gave meanwhile.
+            name: the name of the node.
+            type_: what the node calls.
+            module: the module of the node.
+            places: the numbers that `place_now` returned meanwhile.
         """
         numbers = sorted({number for place in places for number in self._in_place.get(place, ())})
         if any(not set(self._calls[number].places) <= set(places) for number in numbers):

@@ -1,4 +1,4 @@
-"""Plain functions of a program that are rows of a profile, with what was registered of their FLOPs and their output."""
+"""Plain functions of a program that have rows of their own, and what is registered for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Implementation = TypeVar("_Implementation", bound="Callable[..., Any]")
 
 
 class PlainFunction:
-    """What is registered of a function: how its FLOPs are counted, and what stands in for it where there is no data."""
+    """What is registered for a function: its FLOP count, and its stand-in for tensors without data."""
 
     __slots__ = ("flops", "shape")
 
@@ -35,16 +35,16 @@ class PlainFunction:
 
 
 class _Registered:
-    """The functions that are registered in this process, as torch keeps the formulas of operators."""
+    """The functions registered in this process, just as torch keeps the formulas of operators."""
 
     def __init__(self) -> None:
         self.functions: WeakKeyDictionary[FunctionType, PlainFunction] = WeakKeyDictionary()
 
     def entry_of(self, function: object) -> PlainFunction:
-        """What is registered of `function`, to be written to.
+        """The mutable registration of `function`.
 
         Raises:
-            PlainFunctionError: if it is none.
+            PlainFunctionError: if it is not a plain Python function.
         """
         if not isinstance(function, FunctionType):
             raise PlainFunctionError(function)
@@ -55,14 +55,14 @@ _registered: Final = _Registered()
 
 
 def register_flop_impl(function: Callable[..., Any]) -> Callable[[_Implementation], _Implementation]:
-    """A decorator for what counts the FLOPs of `function`, a plain Python function, in all profiles.
+    """A decorator for the function that counts the FLOPs of `function`, a plain Python function, in all profiles.
 
-    It is called as `function` is, and gives back two whole numbers: the FLOPs of the forward and of the backward pass.
-    They stand for those of all that is called inside, in each way of counting. Those of the backward pass count each
-    time that autograd computes gradients for something inside the function.
+    It is called like `function`, and returns two integers: the FLOPs of the forward and of the backward pass. They
+    replace the FLOPs of all calls inside, in each convention. Those of the backward pass count each time that autograd
+    computes gradients of something inside the function.
 
     Raises:
-        PlainFunctionError: if `function` is none.
+        PlainFunctionError: if `function` is not a plain Python function.
     """
     entry = _registered.entry_of(function)
 
@@ -74,13 +74,13 @@ def register_flop_impl(function: Callable[..., Any]) -> Callable[[_Implementatio
 
 
 def register_shape_impl(function: Callable[..., Any]) -> Callable[[_Implementation], _Implementation]:
-    """A decorator for what stands in for `function`, a plain Python function, where tensors have no data.
+    """A decorator for the stand-in of `function`, a plain Python function, for tensors without data.
 
-    Under `FakeTensorMode`, and when it is given tensors on the device "meta", it is called in place of `function`, in a
-    block that profiles, and gives back tensors like those that `function` would.
+    Under `FakeTensorMode`, and with tensors on the device "meta", it is called instead of `function` in a profiled
+    block, and returns tensors like those of `function`.
 
     Raises:
-        PlainFunctionError: if `function` is none.
+        PlainFunctionError: if `function` is not a plain Python function.
     """
     entry = _registered.entry_of(function)
 
@@ -92,17 +92,17 @@ def register_shape_impl(function: Callable[..., Any]) -> Callable[[_Implementati
 
 
 class FunctionsSeen(Protocol):
-    """Is told of calls of registered functions."""
+    """Is notified of calls of registered functions."""
 
     def enter_function(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Call | None:
-        """A registered function is being called; None if that is not to be seen."""
+        """Note that a registered function is being called. None if the call is not observed."""
 
     def leave_function(self, call: Call, result: Any, stated: tuple[int, int] | None) -> None:
-        """It has given back `result`."""
+        """Note that it has returned `result`."""
 
 
 class FunctionCalls:
-    """Tells `seen` of calls of registered functions, by other code in their place, from `install` to `remove`."""
+    """Notifies `seen` of calls of registered functions, by replacing their code from `install` to `remove`."""
 
     def __init__(self, seen: FunctionsSeen) -> None:
         self._seen = seen
@@ -117,7 +117,7 @@ class FunctionCalls:
             self._replaced.append((function, original, replacement))
 
     def remove(self) -> None:
-        """See no more, and put the code back unless somebody else has replaced ours since."""
+        """Stop, and restore the code unless other code has replaced ours since."""
         for function, original, replacement in reversed(self._replaced):
             if function.__code__ is replacement:
                 function.__code__ = original
@@ -165,7 +165,7 @@ def _lack_data(args: Any, kwargs: Any) -> bool:
 
 
 class _StandIn(torch.autograd.Function):
-    """Gives back tensors that were made from nothing as if computed from others: a backward pass gets to those."""
+    """Connects tensors created from nothing to inputs in the graph, so that a backward pass reaches these."""
 
     @staticmethod
     def forward(ctx: Any, made: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
@@ -178,7 +178,7 @@ class _StandIn(torch.autograd.Function):
 
 
 def _stand_in(result: Any, args: Any, kwargs: Any) -> Any:
-    """`result`, of which gradients reach those arguments that want some."""
+    """`result`, connected so that gradients reach the arguments that require them."""
     given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor) and each.requires_grad]
     if not given or not torch.is_grad_enabled():
         return result

@@ -1,4 +1,4 @@
-"""Measures a run: what it calls, what autograd keeps of it, and which module and call each backward call is for."""
+"""Measures a run: its calls, what autograd saves for them, and the module and call of each backward call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _sequence: Final = torch._C._autograd._get_sequence_nr
 
 
 class _Operation(NamedTuple):
-    """An operation that was called, and what is known of all its calls."""
+    """An operation, and what is common to all its calls."""
 
     operation: Any
     formula: Formula
@@ -49,18 +49,18 @@ class _Operation(NamedTuple):
 class Profiler:
     """Measures what the calling thread does between `begin` and `end`, and what autograd does for it.
 
-    It keeps no tensor, and gives the program what it would get without. Somebody has to tell it of the modules that are
-    called (`enter`, `leave`); without that all that it sees counts as outside of the model.
+    It keeps no tensor alive, and does not change results. Its caller must notify it of module calls (`enter`,
+    `leave`); otherwise everything counts as outside of the model.
 
-    The run is a real one: running statistics and the random state move as they would.
+    The run is a real one: running statistics and the random state change as usual.
     """
 
     def __init__(self, model: nn.Module | None, place_now: Callable[[], int] | None = None) -> None:
-        """Measure nothing yet.
+        """Prepare without measuring.
 
         Args:
-            model: whose modules have rows; None if only the sums are wanted.
-            place_now: gives a number for where the program is, which `node_rows` can be asked by; 0 for nowhere.
+            model: the model whose modules have rows; None if only the sums are wanted.
+            place_now: returns a number for the program's present place, for use in `node_rows`; 0 for none.
         """
         self._model = model
         self._place_now = place_now
@@ -68,18 +68,18 @@ class Profiler:
         self._names: dict[int, str] = {}
         self._sizes = StateSizes()
         self._storages = Storages()
-        self._known: dict[int, _Operation] = {}  # By identity: to hash an operation costs more.
+        self._known: dict[int, _Operation] = {}  # By id, because hashing an operation costs more.
         self._outside = Scope(None, None, 0)
         self._scopes = [self._outside]
         self._calls: list[Call] = []
         self._scope = self._outside
         self._stack: list[tuple[nn.Module, Scope, Any]] = []
-        self._recompute_node: Any = None  # Autograd's node that has modules called again.
+        self._recompute_node: Any = None  # The node of autograd that recomputes modules.
         self._checkpoints = Checkpoints()
-        self._pending: list[Data] = []  # What was kept for an operation that has not run.
+        self._pending: list[Data] = []  # Saved for an operation that has not run yet.
         self._function: Call | None = None  # The plain function that stands for all that is called inside it.
         self._last: Call | None = None
-        self._dispatched = 0  # How many nodes autograd had counted at the last call of the thread.
+        self._dispatched = 0  # Autograd's node count at the thread's last call.
         self._thread = 0
         self._timeline = Timeline(0)
         self._mode = CallMode(self)
@@ -101,7 +101,7 @@ class Profiler:
         self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
-        """Measure no further, and leave everything as it was."""
+        """Stop measuring, and restore everything."""
         if not self._is_running:
             return
         self._is_running, self._has_ended = False, True
@@ -117,20 +117,20 @@ class Profiler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Measure nothing meanwhile."""
+        """Measure nothing inside the block."""
         with torch.utils._python_dispatch._disable_current_modes():
             yield
 
     def profile(self, flops: Convention = "corrected", device: Device | None = None) -> Profile:
-        """What was measured.
+        """The measurements.
 
         Args:
             flops: how FLOPs are counted (see `Convention`).
-            device: whose times are computed as well.
+            device: a device whose times are computed as well.
 
         Raises:
-            StillProfilingError: if it has not ended.
-            ConventionError: if FLOPs are not counted in this way.
+            StillProfilingError: if measuring has not ended.
+            ConventionError: if `flops` is not a convention.
         """
         from proxy_views.profile.report import Profile
 
@@ -141,7 +141,7 @@ class Profiler:
         return Profile.of(self._calls, self._scopes, self._type_names, self._sizes, flops, device)
 
     def node_rows(self) -> NodeRows | None:
-        """The rows of what was called in places; None if it has not ended, or there is no profile."""
+        """The rows for calls at places; None if measuring has not ended or has failed."""
         from proxy_views.profile.node_rows import NodeRows
 
         if not self._has_ended or self._failure is not None:
@@ -151,7 +151,7 @@ class Profiler:
     # Modules.
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """`module` is being called."""
+        """Note that `module` is being called."""
         try:
             with DisableTorchFunction():
                 self._enter(module, args, kwargs)
@@ -159,7 +159,7 @@ class Profiler:
             self.fail(error)
 
     def leave(self, module: nn.Module, output: Any) -> Any:
-        """It gave back `output`, which the program gets."""
+        """Note that `module` has returned `output`, which is passed on."""
         try:
             with DisableTorchFunction():
                 self._leave(module, output)
@@ -168,20 +168,20 @@ class Profiler:
         return output
 
     def leave_raising(self, module: nn.Module) -> None:
-        """It raised an exception."""
+        """Note that `module` has raised an exception."""
         try:
             with DisableTorchFunction():
                 self._leave(module, None)
         except Exception as error:  # noqa: BLE001
             self.fail(error)
 
-    # Functions of torch, which are seen further below: as the operations that they come to.
+    # Torch functions, which are measured further below, as the operations that they consist of.
 
     def before_call(self, function: Callable[..., Any], _args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Any:
-        """Nothing is noted of it, but for what a `torch.autograd.Function` keeps.
+        """Prepare for a `torch.autograd.Function`; other calls are not noted here.
 
-        Its backward pass may look at the very objects that it has saved, in whose place hooks put others. So it is
-        called without them, and is asked afterwards what it has saved.
+        Its backward pass may rely on the identity of saved objects, which hooks replace. So it is called without the
+        hooks, and its saved tensors are read afterwards.
         """
         if not self._is_running or getattr(function, "__name__", "") != "apply":
             return None
@@ -190,22 +190,22 @@ class Profiler:
         return is_one and self._saved_tensors.pop()
 
     def after_call(self, call: Any, result: Any) -> Any:
-        """The program gets `result`."""
+        """Pass on `result`."""
         if call:
             self._saved_tensors.push()
             self._note_saved_by(result)
         return result
 
     def after_raising(self, call: Any) -> None:
-        """The program goes on without a result."""
+        """Restore the hooks after an exception."""
         if call:
             self._saved_tensors.push()
 
     def changed(self, what: str) -> None:
-        """What is computed for a change is measured as all else is."""
+        """Do nothing: what is computed for a change is measured like everything else."""
 
     def _note_saved_by(self, result: Any) -> None:
-        """Note what the `torch.autograd.Function` keeps that gave `result`."""
+        """Note the tensors saved by the `torch.autograd.Function` that returned `result`."""
         try:
             with DisableTorchFunction():
                 for each in tree_leaves(result):
@@ -242,7 +242,7 @@ class Profiler:
             return
         self._flush()
         entered, scope = None, self._scope
-        while entered is not module:  # Those above it were left by exceptions that nobody told of.
+        while entered is not module:  # The calls above it ended by unreported exceptions.
             scope = self._scope
             entered, self._scope, self._recompute_node = self._stack.pop()
         if scope is not self._scope:
@@ -257,7 +257,7 @@ class Profiler:
         return scope
 
     def _base_of_recomputed(self, node: Any) -> Scope:
-        """Where calls are made that `node` has made again."""
+        """The scope of calls that `node` recomputes."""
         scope = self._checkpoints.scope()
         if scope is None:
             owner = self._timeline.owner(node)
@@ -265,7 +265,7 @@ class Profiler:
         return scope
 
     def _look_at_model(self) -> None:
-        """Note the names, types, parameters and buffers that the model has now."""
+        """Note the present names, types, parameters and buffers of the model."""
         model = self._model
         if model is None:
             return
@@ -341,13 +341,13 @@ class Profiler:
         return call
 
     def _rest_of(self, scope: Scope) -> Call:
-        """What belongs to a module and to none of its calls."""
+        """The entry for what belongs to a module but to none of its calls."""
         if scope.rest is None:
             scope.rest = self._new_call(None, scope, is_recomputed=False)
         return scope.rest
 
     def _flush(self) -> None:
-        """Give the nodes and saved tensors for which no operation has come to the module that is running."""
+        """Assign nodes and saved tensors without an operation to the running module."""
         sequence = _sequence()
         if threading.get_ident() != self._thread or (sequence == self._timeline.last and not self._pending):
             return
@@ -361,12 +361,12 @@ class Profiler:
         """Note that there is no profile, and why."""
         self._failure = self._failure or error
 
-    # What autograd keeps.
+    # Saved tensors.
 
     def saved(self, tensor: torch.Tensor) -> bool:
-        """Note what is kept; whether it is an output of the operation that keeps it.
+        """Note a saved tensor; returns whether it is an output of the operation that saves it.
 
-        Inputs are kept before an operation runs, when its node has been made; outputs afterwards.
+        Inputs are saved when the node is created, before the operation runs; outputs are saved afterwards.
         """
         is_output = threading.get_ident() != self._thread or _sequence() <= self._dispatched
         try:
@@ -382,7 +382,7 @@ class Profiler:
     # Plain functions.
 
     def enter_function(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Call | None:
-        """A registered function is being called; None if that is not to be seen."""
+        """Note that a registered function is being called. None if the call is not observed."""
         if self._function is not None or threading.get_ident() != self._thread or not self._is_running:
             return None
         node = _current_node()
@@ -397,7 +397,7 @@ class Profiler:
         return call
 
     def leave_function(self, call: Call, result: Any, stated: tuple[int, int] | None) -> None:
-        """It has given back `result`, and `stated` is what it takes, if that was registered."""
+        """Note that it has returned `result`; `stated` are its registered FLOPs, if any."""
         with DisableTorchFunction():
             self._flush()
             call.outputs = self._storages.of_all(tree_leaves(result))

@@ -1,4 +1,4 @@
-"""A profile: what a run took, by module and by call, in one way of counting."""
+"""A profile: the cost of a run by module and by call, in one convention."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class Profile:
-    """What was measured.
+    """The measurements of a run.
 
     Attributes:
-        rows: the modules and calls, each module before what is called in it.
-        by_operation: the FLOPs of each operation that there is a formula for, in the forward and in the backward pass.
-        without_formula: the operations of which FLOPs are not known, so that no sum has them.
-        saved_bytes: what was kept for the backward pass in all, data counted once by address, parameters and buffers
-            left out, and what checkpoints have kept while they computed again.
-        device: whose times were computed.
+        rows: the modules and calls; each module precedes the calls in it.
+        by_operation: the forward and backward FLOPs of each operation with a formula.
+        without_formula: the operations without a formula, which no sum includes.
+        saved_bytes: the bytes saved for the backward pass. Each address counts once; parameters, buffers and tensors
+            saved during recomputation by checkpoints do not count.
+        device: the device whose times were computed.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Profile:
         saved_bytes: int,
         device: Device | None,
     ) -> None:
-        """Take over what `Profile.of` has worked out."""
+        """Store the results of `Profile.of`."""
         self.rows = rows
         self.by_operation, self.without_formula, self.saved_bytes = by_operation, without_formula, saved_bytes
         self.device = device
@@ -61,10 +61,10 @@ class Profile:
         convention: Convention,
         device: Device | None,
     ) -> Profile:
-        """The profile of what was called.
+        """The profile of these calls.
 
         Raises:
-            ConventionError: if FLOPs are not counted in this way.
+            ConventionError: if `convention` is unknown.
         """
         if convention not in CONVENTIONS:
             raise ConventionError(convention)
@@ -78,21 +78,21 @@ class Profile:
 
     @property
     def forward_flops(self) -> int:
-        """Of the whole block, in the forward pass, with what checkpoints have computed again."""
+        """The forward FLOPs of the whole block, including recomputation by checkpoints."""
         return self._total.forward
 
     @property
     def backward_flops(self) -> int:
-        """Of the whole block, in backward passes."""
+        """The backward FLOPs of the whole block."""
         return self._total.backward
 
     @property
     def total_flops(self) -> int:
-        """Of the whole block, in both passes."""
+        """The FLOPs of the whole block, in both passes."""
         return self._total.forward + self._total.backward
 
     def __getitem__(self, name: str) -> ProfileRow:
-        """The row of that name.
+        """The row with that name.
 
         Raises:
             UnknownRowError: if there is none.
@@ -103,10 +103,10 @@ class Profile:
         return row
 
     def table(self, *, operations: bool = True) -> str:
-        """The rows as a table, with siu's columns, and one for each time.
+        """The rows as a table, with siu's columns, and columns of times.
 
         Args:
-            operations: whether calls have rows, or modules alone.
+            operations: whether calls have rows, or only modules.
         """
         return profile_table(
             [row for row in self.rows if operations or row.kind == "module"],
@@ -127,7 +127,7 @@ class Profile:
 
 
 def _by_operation(calls: Sequence[Call], convention: Convention) -> tuple[dict[str, FlopTotals], tuple[str, ...]]:
-    """The FLOPs of each operation, and those of which none are known."""
+    """The FLOPs of each operation, and the operations without a formula."""
     found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     without: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""Makes the rows of a profile from what was seen of a run."""
+"""Builds the rows of a profile from the observations of a run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from proxy_views.profile.state_sizes import StateSizes
 
 _REST: Final = "(other)"
-"""The type of the row for what belongs to a module and to none of its calls."""
+"""The row type for what belongs to a module but to none of its calls."""
 
 
 class _Sum:
-    """What belongs to a module: the numbers of its calls, and the scopes that it was called in."""
+    """The parts of a module: the numbers of its calls, and the scopes in which it was called."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -32,7 +32,7 @@ class _Sum:
 
 
 class _Shared(NamedTuple):
-    """The columns that modules and calls fill in the same way."""
+    """The columns that modules and calls fill in alike."""
 
     forward: Cost
     backward: Cost
@@ -41,7 +41,7 @@ class _Shared(NamedTuple):
 
 
 class RowBuilder:
-    """Makes the rows of a profile."""
+    """Builds the rows of a profile."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RowBuilder:
         self._taken: defaultdict[str, int] = defaultdict(int)
 
     def rows(self) -> Iterator[ProfileRow]:
-        """All rows, in the order in which they were first called."""
+        """All rows, in the order of first calls."""
         sums = self._sums()
         firsts = sorted((sums[name].scopes[0].number, order, name) for order, name in enumerate(sums))
         waiting = iter(firsts)
@@ -137,7 +137,7 @@ class RowBuilder:
         )
 
     def of_node(self, name: str, type_: str, module: str | None, numbers: Sequence[int]) -> ProfileRow:
-        """The row of a node of a graph that stands for the calls of these numbers."""
+        """The row of a graph node that stands for the calls with these numbers."""
         memory, calls = self._memory, [self._calls[number] for number in numbers]
         made = {data.storage for call in calls for data in call.outputs} - {
             data.storage for call in calls[:1] for data in call.inputs
@@ -195,7 +195,7 @@ class RowBuilder:
 
 
 def _names_around(scope: Scope) -> set[str]:
-    """The modules that a scope is in, each once."""
+    """The modules around a scope, without duplicates."""
     names = set()
     current: Scope | None = scope
     while current is not None and current.name is not None:

@@ -1,4 +1,4 @@
-"""The rows of a profile: for modules, for calls of operations and of registered functions, and for nodes of graphs."""
+"""The rows of a profile: modules, calls of operations and of registered functions, and graph nodes."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ Kind: TypeAlias = Literal["module", "operation", "function", "node"]
 
 
 class ProfileRow(NamedTuple):
-    """What a module, an operation or a registered function takes.
+    """The cost of a module, an operation or a registered function.
 
-    Those of a module are the sums of all that is called inside it, in all of its calls. Data that several tensors share
-    counts once, by its address; parameters and buffers are left out of all bytes but their own.
+    The values of a module are sums over everything called inside it, in all of its calls. Data shared by several
+    tensors counts once, by address. Parameters and buffers only count in their own columns.
 
     Attributes:
-        kind: "module", "operation" or "function"; "node" for one of a graph, which has the sums of its operations.
-        name: of a module its qualified name, "" for the model; of a call the module that it is made in, what is called,
-            and from the second one on its number there ("conv1.convolution", "relu_1"); of a node its own.
-        type: the class of the module ("Conv2d"), the operation ("aten.convolution"), the name of the function, the
+        kind: "module", "operation" or "function"; "node" for a graph node, with the sums of its operations.
+        name: the qualified name of a module, "" for the model; the name of a node; for a call, the enclosing module,
+            what is called, and from the second such call on its number ("conv1.convolution", "relu_1").
+        type: the class of the module ("Conv2d"), the operation ("aten.convolution"), the name of the function, or the
             target of the node.
-        module: the module that it is, or is made in; None outside of the model.
+        module: the module itself, or the enclosing one; None outside of the model.
         calls: how often a module was called; 1 for a call.
-        recomputed_calls: how many of these an activation checkpoint has made again. They count as forward.
-        forward_flops: in the forward pass; None if there is no formula for the operation.
-        backward_flops: in the backward passes; None if there is no formula for any operation in them.
-        saved_bytes: what it has kept for the backward pass that was not kept already.
-        accumulated_bytes: what is kept for the backward pass once it has run, its own outputs that are kept at any time
-            included. So it may be less in the next row.
-        output_bytes: its outputs that are kept for the backward pass, by itself or by what comes later.
-        temporary_bytes: its outputs that are not.
-        parameter_bytes: the parameters of a module, with those inside it; of a call, those that it is given.
-        buffer_bytes: the same of buffers.
-        input_gradient_bytes: its inputs: the size that their gradients have, or would have.
-        is_alias: whether all that it gives back lies in memory that it was given.
-        forward_s: how long its operations took in the forward pass, in seconds. On an accelerator, which runs them
-            later, it is the time to hand them over.
-        backward_s: the same of the backward passes.
-        communicated_bytes: what collectives were given to send.
-        device_forward_s: the time of the forward pass computed from the rates of a `Device`; None without one, and of
+        recomputed_calls: how many of these an activation checkpoint recomputed. They count as forward.
+        forward_flops: the FLOPs of the forward pass; None if the operation has no formula.
+        backward_flops: the FLOPs of the backward passes; None if no operation in them has a formula.
+        saved_bytes: the bytes that it saved for the backward pass and that were not saved already.
+        accumulated_bytes: the bytes saved for the backward pass after it, including its outputs that are saved later.
+            So the next row may have less.
+        output_bytes: its outputs that are saved for the backward pass, by itself or later.
+        temporary_bytes: its other outputs.
+        parameter_bytes: the parameters of a module and those inside it; for a call, those among its inputs.
+        buffer_bytes: its buffers, likewise.
+        input_gradient_bytes: the size of its inputs, which is that of their gradients, if they have any.
+        is_alias: whether all its outputs lie in memory of its inputs.
+        forward_s: the time of its operations in the forward pass, in seconds. On an accelerator, which runs them later,
+            it is the time to launch them.
+        backward_s: the time of the backward passes, likewise.
+        communicated_bytes: the bytes passed to collectives.
+        device_forward_s: the time of the forward pass, computed from the rates of a `Device`; None without one, and for
             operations without a formula.
-        device_backward_s: the same of the backward passes.
+        device_backward_s: the time of the backward passes, likewise.
     """
 
     kind: Kind
@@ -66,5 +66,5 @@ class ProfileRow(NamedTuple):
 
     @property
     def is_recomputed(self) -> bool:
-        """Whether an activation checkpoint has made the call again; of a module, any of its calls."""
+        """Whether an activation checkpoint recomputed the call; for a module, any of its calls."""
         return self.recomputed_calls > 0

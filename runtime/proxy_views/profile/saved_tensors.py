@@ -1,4 +1,4 @@
-"""What autograd keeps for the backward pass, seen by torch's hooks for saved tensors, and kept as without them."""
+"""Observes what autograd saves for the backward pass, by torch's saved-tensor hooks, without changing it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 
 
 class SavingSeen(Protocol):
-    """Is told of what is kept."""
+    """Is notified of saved tensors."""
 
     def saved(self, tensor: torch.Tensor) -> bool:
-        """`tensor` is being kept. Whether it is an output of the operation that keeps it."""
+        """Note that `tensor` is being saved. Returns whether it is an output of the operation that saves it."""
 
 
 class _Kept:
-    """A tensor that autograd keeps, and how often torch had counted a change of it in place."""
+    """A tensor saved by autograd, with its version count at that time."""
 
     __slots__ = ("is_output", "output_number", "tensor", "version")
 
@@ -36,7 +36,7 @@ class _Kept:
 
 
 class SavedTensors:
-    """Tells `seen` of what the calling thread's autograd keeps, from `install` to `remove`."""
+    """Notifies `seen` of what the calling thread's autograd saves, from `install` to `remove`."""
 
     def __init__(self, seen: SavingSeen) -> None:
         self._seen = seen
@@ -45,18 +45,18 @@ class SavedTensors:
         self._replacement: Callable[[str], Any] | None = None
 
     def install(self) -> None:
-        """Be what autograd asks first, unless it may ask nobody: inside a transform of `torch.func`."""
+        """Install the hooks, unless hooks are forbidden: inside a transform of `torch.func`."""
         self._guard_transforms()
         self.push()
 
     def remove(self) -> None:
-        """Be asked no more."""
+        """Remove the hooks."""
         self.pop()
         if graph.disable_saved_tensors_hooks is self._replacement and self._disable is not None:
             graph.disable_saved_tensors_hooks = self._disable  # type: ignore[assignment]
 
     def push(self) -> bool:
-        """Be asked from now on; whether that could be had."""
+        """Push the hooks; True if that was possible."""
         if self._is_pushed or _hooks._saved_tensors_hooks_get_disabled_error_message() is not None:
             return False
         _hooks._push_saved_tensors_default_hooks(self._pack, self._unpack)
@@ -64,7 +64,7 @@ class SavedTensors:
         return True
 
     def pop(self) -> bool:
-        """Be asked no more; whether we were, and are those who are asked first."""
+        """Pop the hooks; True if they were installed and on top."""
         if not self._is_pushed or not self.are_asked():
             return False
         _hooks._pop_saved_tensors_default_hooks()
@@ -72,12 +72,12 @@ class SavedTensors:
         return True
 
     def are_asked(self) -> bool:
-        """Whether autograd asks us, and not hooks of the program's that were put in front of ours."""
+        """Whether autograd calls our hooks, and not hooks of the program on top of them."""
         top = _hooks._top_saved_tensors_default_hooks(True)
         return top is not None and getattr(top[0], "__self__", None) is self
 
     def _guard_transforms(self) -> None:
-        """Be no reason for the transforms of `torch.func` to refuse: they allow no hooks, whatever these do."""
+        """Keep the transforms of `torch.func` from refusing because of our hooks; they forbid all hooks."""
         original = graph.disable_saved_tensors_hooks
 
         @contextmanager
@@ -99,7 +99,7 @@ class SavedTensors:
             version = None if tensor.is_inference() else tensor._version
             number = tensor.output_nr
             if is_output and not tensor.is_leaf:
-                # An output knows the node that keeps it: each would keep the other alive.
+                # An output knows the node that saves it: each would keep the other alive.
                 tensor = _detached(tensor)
         return _Kept(tensor, version, number, is_output=is_output)
 
@@ -125,13 +125,13 @@ def _detached(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _changed_in_place(kept: _Kept) -> str:
-    """What torch says of a tensor that was changed between the passes, which it does not look for where hooks are."""
+    """Torch's message about a tensor changed in place between the passes, which torch omits if there are hooks."""
     tensor = kept.tensor
     sizes = tensor._nested_tensor_size() if tensor.is_nested else list(tensor.shape)
     maker = torch._C._current_autograd_node() if kept.is_output else tensor.grad_fn
     torchs = _words_of_torch()
     name = "" if maker is None else maker.name()
-    if torchs.is_short:  # It leaves out what all names of nodes end with.
+    if torchs.is_short:  # It omits the common suffix of node names.
         name = re.sub(r"Backward\d*$", "", name)
     by = f", which is output {kept.output_number} of {name}," if name else ""
     hint = torchs.hint
@@ -148,14 +148,14 @@ def _changed_in_place(kept: _Kept) -> str:
 
 
 class _Words(NamedTuple):
-    """How this release of torch words that error: its last sentence, and whether names of nodes are cut short."""
+    """How this release of torch words that error: its last sentence, and whether it shortens node names."""
 
     hint: str
     is_short: bool
 
 
 def _words_of_torch() -> _Words:
-    """They are taken from an error that is made for it."""
+    """Extract them from an error that is provoked for this."""
     said = ""
     with _disable_current_modes(), torch.autograd.set_detect_anomaly(False), torch.enable_grad():
         leaf = torch.ones(1, dtype=torch.float32, requires_grad=True)
@@ -165,8 +165,6 @@ def _words_of_torch() -> _Words:
             torch.autograd.grad(changed, leaf)
         except RuntimeError as error:
             said = str(error)
-    if (
-        "Hint:" not in said
-    ):  # The program's own hooks for saved tensors are in front: torch looks for no changes at all.
+    if "Hint:" not in said:  # The program's own hooks are on top, so torch checks for no changes.
         return _Words("Hint: enable anomaly detection to find the operation that failed.", is_short=False)
     return _Words(said[said.index("Hint:") :], is_short="ExpBackward" not in said)

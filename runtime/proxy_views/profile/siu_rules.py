@@ -1,4 +1,4 @@
-"""What siu counts of operations that are no products of matrices: a multiple of their first argument's elements."""
+"""siu's FLOPs of operations other than matrix products: a multiple of the elements of their first argument."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _COPIES: Final = frozenset(
         *("as_strided_", "resize_", "squeeze_", "unsqueeze_", "transpose_", "t_", "set_", "_local_scalar_dense"),
     )
 )
-"""They move values and compute none."""
+"""Operations that only move values."""
 
 _MAKERS: Final = (
     *("arange", "bernoulli", "empty", "exponential", "eye", "full", "linspace", "new_empty", "new_full", "new_ones"),
     *("new_zeros", "normal", "ones", "rand", "randint", "randn", "randperm", "random", "scalar_tensor", "uniform"),
     "zeros",
 )
-"""They make values out of nothing: names that begin so, and go on with `_` at most."""
+"""Prefixes of operations that create values, up to a trailing `_`."""
 
 _BY_FIRST: Final = frozenset(
     (
@@ -51,7 +51,7 @@ _BY_FIRST: Final = frozenset(
         *("threshold_backward", "var", "var_mean", "any", "all", "amax", "amin", "aminmax"),
     )
 )
-"""Pooling, softmax, losses, reductions, and those elementwise operations that torch does not mark as such."""
+"""Pooling, softmax, losses, reductions, and elementwise operations that torch does not tag as such."""
 
 _BY_RESULT: Final = frozenset(
     (
@@ -80,7 +80,7 @@ _LAYER_NORM: Final = frozenset(
 
 
 def computes_nothing(operation: Any) -> bool:
-    """Whether `operation` gives a view, moves values, or makes them out of nothing."""
+    """Whether `operation` returns a view, moves values, or creates values."""
     schema = getattr(operation, "_schema", None)
     if schema is None or operation.namespace != "aten":
         return False
@@ -90,7 +90,7 @@ def computes_nothing(operation: Any) -> bool:
 
 
 def siu_rule(operation: Any) -> Rule | None:
-    """What counts a call of `operation`, if it computes something; None if there is no rule for it."""
+    """The function that counts a call of `operation`; None if there is no rule for it."""
     schema = getattr(operation, "_schema", None)
     if schema is None or operation.namespace != "aten":
         return None
@@ -121,7 +121,7 @@ def _of_batch_norm(schema: Any, *, is_training: bool | None) -> Rule:
 
 
 def _position(schema: Any, *names: str) -> int | None:
-    """Where the argument of one of these names is."""
+    """The position of the argument with one of these names; None if there is none."""
     return next((number for number, each in enumerate(schema.arguments) if each.name in names), None)
 
 
@@ -130,7 +130,7 @@ def _given(args: tuple[Any, ...], position: int | None) -> Any:
 
 
 def _is_floating(values: tuple[Any, ...]) -> bool:
-    """Whether the first tensor has floating-point numbers: counting batches and comparing tokens is no FLOP."""
+    """Whether the first tensor is floating-point: counting batches and comparing tokens are no FLOPs."""
     for each in values:
         tensor = each[0] if type(each) in (list, tuple) and each else each
         if isinstance(tensor, _TENSOR):
@@ -139,7 +139,7 @@ def _is_floating(values: tuple[Any, ...]) -> bool:
 
 
 def _elements(args: tuple[Any, ...]) -> int:
-    """The elements of the first tensor, or of all in the first list of tensors."""
+    """The number of elements of the first tensor, or of all tensors in the first list of tensors."""
     for each in args:
         if isinstance(each, _TENSOR):
             return math.prod(each.shape)

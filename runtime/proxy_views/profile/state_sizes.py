@@ -1,4 +1,4 @@
-"""The bytes of a model's parameters and buffers, by module, and which memory is theirs."""
+"""The bytes of a model's parameters and buffers, by module, and their storages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class StateSizes:
-    """Knows what a model had at any time that it was looked at.
+    """Records the state of a model each time that it is examined.
 
     Attributes:
         parameters: the storages of parameters.
-        buffers: those of buffers.
+        buffers: the storages of buffers.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class StateSizes:
         self._of_buffers: dict[str, tuple[Data, ...]] = {}
 
     def note(self, modules: Iterable[tuple[str, nn.Module]], storages: Storages) -> None:
-        """Note what the modules of a model, each with its qualified name, have now."""
+        """Note the present state of a model's modules, given with their qualified names."""
         self._of_parameters.clear()
         self._of_buffers.clear()
         for name, module in modules:
@@ -40,11 +40,11 @@ class StateSizes:
                     noted.update(each.storage for each in data)
 
     def of_parameters(self, name: str) -> int:
-        """The bytes of the parameters of the module of that name, and of those inside it; tied ones once."""
+        """The bytes of the parameters of the module `name` and of those inside it; tied ones count once."""
         return _size_inside(name, self._of_parameters)
 
     def of_buffers(self, name: str) -> int:
-        """The same of its buffers."""
+        """The bytes of its buffers, likewise."""
         return _size_inside(name, self._of_buffers)
 
 

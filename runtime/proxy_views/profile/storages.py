@@ -1,4 +1,4 @@
-"""Which data a tensor has: an address that nothing else has, or will have, while a run is profiled."""
+"""Identifies the data of tensors by addresses that stay unique while a run is profiled."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _free = torch.UntypedStorage._free_weak_ref
 
 
 class Data(NamedTuple):
-    """Where the values of a tensor lie, and how many bytes it has.
+    """Where the values of a tensor are stored, and their size.
 
     Attributes:
-        storage: the memory that it is a part of, as a number.
-        offset: of the first value, in bytes.
-        size: in bytes.
+        storage: the number of its storage.
+        offset: the offset of the first value, in bytes.
+        size: the size in bytes.
     """
 
     storage: int
@@ -30,22 +30,22 @@ class Data(NamedTuple):
 
     @property
     def address(self) -> tuple[int, int]:
-        """What data is counted once by."""
+        """The key by which data is counted once."""
         return self.storage, self.offset
 
 
 class Storages:
-    """Tells the memory of tensors apart, that of dead ones from that of living ones included.
+    """Distinguishes storages, including those of dead tensors.
 
-    Addresses are used again, and fake tensors have none. So each storage that is met is told by that of its record in
-    torch, to which a weak reference is held: it keeps no values alive, but the address taken.
+    Addresses are reused, and fake tensors have none. So each storage is identified by the address of its record in
+    torch. A weak reference to the record keeps that address taken, but keeps no values alive.
     """
 
     def __init__(self) -> None:
         self._known: set[int] = set()
 
     def of(self, tensor: Any) -> tuple[Data, ...]:
-        """Where the values of `tensor` lie: in one place, or if it is made of several tensors, in theirs."""
+        """Where the values of `tensor` are stored: in one place, or in those of the tensors it consists of."""
         try:
             storage = tensor.untyped_storage()
             number = storage._cdata
@@ -54,11 +54,11 @@ class Storages:
                 self._known.add(number)
             offset = tensor.storage_offset()
             return (Data(number, offset * tensor.itemsize if offset else 0, tensor.nbytes),)
-        except (NotImplementedError, RuntimeError):  # It has no storage of its own.
+        except (NotImplementedError, RuntimeError):  # It has no storage.
             return tuple(data for part in _parts_of(tensor) for data in self.of(part))
 
     def of_all(self, values: Iterable[Any]) -> tuple[Data, ...]:
-        """Where the values of those that are tensors lie, of lists and tuples of tensors as well."""
+        """Where the values of the tensors among `values` are stored, including those in lists and tuples."""
         found: tuple[Data, ...] = ()
         for value in values:
             if isinstance(value, _TENSOR):
@@ -68,18 +68,18 @@ class Storages:
         return found
 
     def of_state(self, module: nn.Module) -> set[int]:
-        """The storages of its parameters and buffers."""
+        """The storages of a module's parameters and buffers."""
         state = (*module.parameters(), *module.buffers())
         return {data.storage for data in self.of_all(state)}
 
     def release(self) -> None:
-        """Let go of all: what they are told by may be something else's from now on."""
+        """Release all; their numbers may be reused from now on."""
         while self._known:
             _free(self._known.pop())  # type: ignore[no-untyped-call]
 
 
 def _parts_of(tensor: Any) -> list[Any]:
-    """The tensors that a sparse one, or one of a class of the program's, is made of; none if it does not say."""
+    """The tensors of which a sparse tensor or a tensor subclass consists; none if it does not say."""
     if tensor.layout is torch.sparse_coo:
         return [tensor._indices(), tensor._values()]
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):

@@ -28,12 +28,12 @@ def profile_table(
     *,
     has_device: bool,
 ) -> str:
-    """The rows with siu's columns and the times, and below them the sums, and what they leave out."""
+    """The rows, with siu's columns and the times; below them the sums, and what they omit."""
     header = (*_COLUMNS, *_OF_DEVICE) if has_device else _COLUMNS
     lines = format_table(header, [_cells(row, has_device=has_device) for row in rows], "ll" + "r" * (len(header) - 2))
     lines += ["", f"{total.forward:,} FLOPs forward, {total.backward:,} backward; {format_size(saved_bytes)} saved"]
     if without_formula:
-        lines.append(f"FLOPs not known, in no sum: {', '.join(without_formula)}")
+        lines.append(f"FLOPs unknown, not in the sums: {', '.join(without_formula)}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Which call a node of autograd's graph was made by."""
+"""Finds the call that created a node of autograd's graph."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ if TYPE_CHECKING:
 
 
 class Timeline:
-    """Calls by the numbers that autograd counts its nodes with.
+    """The calls, ordered by autograd's node numbers.
 
-    Autograd makes the node of an operation before it runs it. So a node belongs to the first call behind it. The one
-    exception are nodes for views that were changed in place: they are made behind the call.
+    Autograd creates the node of an operation before it runs it, so a node belongs to the first call after it. Nodes for
+    views that were changed in place are the exception: they are created after the call.
     """
 
     def __init__(self, start: int) -> None:
-        """Know no call, and that nodes up to the number `start` are older than all."""
-        self._ends: list[int] = []  # The number of the first node that is behind the call.
+        """Begin without calls; nodes up to the number `start` are older than any call."""
+        self._ends: list[int] = []  # The number of the first node after the call.
         self._calls: list[Call] = []
         self._start = self.last = start
 
     def note(self, end: int, call: Call) -> None:
-        """All nodes since the last call, up to the number `end`, are of `call`."""
+        """Assign all nodes since the last call, up to the number `end`, to `call`."""
         if end > self.last:
             self._ends.append(end)
             self._calls.append(call)
             self.last = end
 
     def owner(self, node: Any) -> Call | None:
-        """The call that made `node`; None if it was made before, or on another thread."""
+        """The call that created `node`; None if it was created before, or on another thread."""
         number = node._sequence_nr()
         place = bisect_right(self._ends, number)
         if type(node).__name__ == "CopySlices":

@@ -1,1 +1,1 @@
-"""One module for each way of seeing what a program does. They make events; they know no observer."""
+"""One module per way to observe a program. Each creates events; none knows an observer."""

@@ -1,7 +1,7 @@
-"""Finds dropout that drops values in evaluation mode, since nobody has told it of the mode.
+"""Finds dropout that stays active in evaluation mode because it is not told the mode.
 
-Nothing is put in the place of anything. The states of the random generators tell which modules draw random numbers in
-the first calls of a model in evaluation mode; the code of such a module's `forward` tells what draws them.
+Nothing is replaced. The states of the random generators show which modules draw random numbers in the first
+evaluation calls of a model. The code of such a module's `forward` shows what draws them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class ActiveDropouts:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._functions = ParsedFunctions()
-        # The classes whose code has been read, with what it says.
+        # The classes whose code has been read.
         self._classes: weakref.WeakSet[type] = weakref.WeakSet()
 
     def begin(self, thread: ThreadState) -> None:
-        """A thread calls an outermost module in evaluation mode."""
+        """Begin to watch an outermost module call in evaluation mode."""
         thread.draws = DrawnNumbers()
 
     def end(self, thread: ThreadState) -> None:
-        """That call has ended."""
+        """End the watch, and report the modules that draw numbers for dropout."""
         draws, thread.draws = thread.draws, None
         for entry in () if draws is None else draws.drawn:
             module = entry.module()
@@ -48,7 +48,7 @@ class ActiveDropouts:
                 self._judge(entry, type(module), module.__dict__.get("forward"), thread)
 
     def _judge(self, entry: ModuleEntry, owner: type, own: Any, thread: ThreadState) -> None:
-        """Tell of a module that has drawn random numbers, if its code says that these drop values."""
+        """Emit an event if the code of a module that has drawn random numbers always drops values."""
         tracer = self._tracer
         function: Any = getattr(owner, "forward", None)
         if type(function) is not FunctionType or own is not None or entry.level > INFO:

@@ -1,7 +1,7 @@
-"""Sees reads, writes and deletions of the attributes of proxied modules.
+"""Observes reads, writes and deletions of the attributes of proxied modules.
 
 `nn.Module` keeps parameters, buffers and submodules outside the instance's `__dict__`, so each read of one goes
-through `nn.Module.__getattr__`; these three methods are the only place where that can be seen.
+through `nn.Module.__getattr__`. These three methods are the only place to observe them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import nn
 from proxy_wrapper.events import DelAttr, GetAttr, SetAttr
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.levels import DEBUG
-from proxy_wrapper.values.describe import say_plainly
+from proxy_wrapper.values.describe import describe_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class ModuleAttributes:
             setattr(nn.Module, name, replacement)
 
     def remove(self) -> None:
-        """Put the originals back, unless somebody else has replaced ours since."""
+        """Restore the originals, unless other code has replaced ours since."""
         for name, original in self._originals.items():
             if getattr(nn.Module, name) is self._replacements[name]:
                 setattr(nn.Module, name, original)
@@ -110,7 +110,7 @@ class ModuleAttributes:
     def _record(
         self, make: Callable[..., GetAttr | SetAttr | DelAttr], module: nn.Module, name: str, **fields: Any
     ) -> None:
-        """Emit an event of `name` of `module`, if that is traced so closely; `fields` are the event's own."""
+        """Emit an event for `name` of `module` if it is traced at DEBUG. `fields` are the event's own fields."""
         tracer = self._tracer
         try:
             entry = tracer.registry.module_entry(module)
@@ -123,7 +123,7 @@ class ModuleAttributes:
             value = fields.get("value")
             if "value" in fields:
                 with torch._C.DisableTorchFunction():
-                    fields["value"] = self._say(value)
+                    fields["value"] = self._describe(value)
                     if isinstance(value, torch.Tensor):
                         fields["value_id"] = tracer.registry.meet(value)
             now = tracer.now_us()
@@ -132,7 +132,7 @@ class ModuleAttributes:
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             tracer.fail(error)
 
-    def _say(self, value: Any) -> str:
+    def _describe(self, value: Any) -> str:
         registry = self._tracer.registry
         if isinstance(value, nn.Module):
             entry = registry.module_entry(value)
@@ -140,4 +140,4 @@ class ModuleAttributes:
         if isinstance(value, torch.Tensor):
             state = registry.state_entry(value)
             return state.name if state is not None else self._tracer.describer.describe(value)
-        return say_plainly(value)
+        return describe_plain(value)

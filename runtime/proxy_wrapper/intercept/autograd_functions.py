@@ -1,7 +1,7 @@
-"""Sees the calls of `torch.autograd.Function.apply` and of activation checkpoints, for live observers.
+"""Observes calls of `torch.autograd.Function.apply` and of activation checkpoints, for live observers.
 
-Torch tells a function mode of neither, only of what is called inside. So the two functions that all of them go through
-are replaced where torch looks them up at each call, while there is a live observer.
+Torch tells a function mode of neither, only of the calls inside. So while there is a live observer, the two
+functions behind all such calls are replaced where torch looks them up.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _GENERATOR: Final = "_checkpoint_without_reentrant_generator"
 
 
 class AutogradFunctions:
-    """Makes no events; tells the live observer of a thread of these calls, around what happens inside them."""
+    """Creates no events; tells the live observer of a thread before and after each of these calls."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._originals: list[tuple[Any, str, Any, Any]] = []
-        self._made: dict[Any, Any] = {}
+        self._replacements: dict[Any, Any] = {}
 
     @property
     def is_installed(self) -> bool:
@@ -47,7 +47,7 @@ class AutogradFunctions:
             self._replace(checkpoint, _GENERATOR, self._checkpointing)
 
     def remove(self) -> None:
-        """Put the originals back, unless somebody else has replaced ours since: then those only pass calls on."""
+        """Restore the originals. If other code has replaced ours since, ours only pass calls on."""
         for owner, name, original, replacement in self._originals:
             if vars(owner).get(name) is replacement:
                 setattr(owner, name, original)
@@ -55,9 +55,9 @@ class AutogradFunctions:
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = vars(owner)[name]
-        if original not in self._made:  # Blocks come and go.
-            self._made[original] = make(original)
-        replacement = self._made[original]
+        if original not in self._replacements:  # Installed once per `trace` block; one wrapper is enough.
+            self._replacements[original] = make(original)
+        replacement = self._replacements[original]
         self._originals.append((owner, name, original, replacement))
         setattr(owner, name, replacement)
 
@@ -112,7 +112,7 @@ class AutogradFunctions:
                 live.after_raising(held)
                 inner.throw(error)
                 raise
-            live.after_call(held, None)  # What its function gave back is known by the calls that made it.
+            live.after_call(held, None)  # The calls inside have recorded its result.
             try:
                 next(inner)
             except StopIteration as end:

@@ -1,13 +1,13 @@
-"""Sees backward passes, and lets torch calls be seen that Python code makes inside one.
+"""Observes backward passes, and makes torch calls from Python code inside them visible.
 
-Whichever way one is asked for (`Tensor.backward`, `torch.autograd.backward` and `grad`, imported by name or not,
-`torch.func`, a checkpoint), autograd's engine has one entry in Python. PyTorch has no hook there that leaves the graph
-as it is, so that entry is replaced.
+Every way to start one (`Tensor.backward`, `torch.autograd.backward` and `grad`, `torch.func`, a checkpoint) enters
+autograd's engine through one Python function. PyTorch has no hook there that leaves the graph unchanged, so the
+function is replaced.
 
-What Python code runs inside are checkpoints that are recomputed, hooks on tensors, the `backward` of a
-`torch.autograd.Function`. `Tensor.backward` is itself a torch call, and while one runs torch has set the function mode
-aside. Right before the engine takes over, it is put back. The engine hands the state of the calling thread to its own
-threads, modes included.
+Python code inside a backward pass is a recomputed checkpoint, a tensor hook, or the `backward` of a
+`torch.autograd.Function`. `Tensor.backward` is itself a torch call, during which torch disables the function mode. It
+is therefore enabled again right before the engine starts. The engine passes the state of the calling thread, modes
+included, to its own threads.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _ENTRY: Final = "_engine_run_backward"
-_PLACE_OF_CREATE_GRAPH: Final = 1
-"""Among the arguments of the entry behind the roots and their gradients."""
+_CREATE_GRAPH_INDEX: Final = 1
+"""Position of `create_graph` among the arguments that follow the roots and their gradients."""
 
 
 class BackwardPasses:
-    """Makes `Backward` and `BackwardEnd` events, and keeps the mode on the stack of a thread that runs the engine.
+    """Creates `Backward` and `BackwardEnd` events, and keeps the mode on the stack of a thread that runs the engine.
 
-    The engine's entry is private to torch; where a version of it has none, nothing is replaced, and backward passes
-    are not seen.
+    The engine's entry is private to torch. If a version lacks it, nothing is replaced and backward passes are not
+    observed.
     """
 
     def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates) -> None:
@@ -58,7 +58,7 @@ class BackwardPasses:
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
     def install(self) -> None:
-        """Replace the entry where torch looks it up, and where it is defined: torch restores the one from the other."""
+        """Replace the entry where torch looks it up and where it is defined: torch restores one from the other."""
         if self._replaced:
             return
         for module in (torch.autograd, torch.autograd.graph):
@@ -69,7 +69,7 @@ class BackwardPasses:
                 self._replaced.append((module, original, replacement))
 
     def remove(self) -> None:
-        """Put the entry back, unless somebody else has replaced ours since: then it only passes calls on."""
+        """Restore the entry. If other code has replaced ours since, ours only passes calls on."""
         for module, original, replacement in self._replaced:
             if getattr(module, _ENTRY) is replacement:
                 setattr(module, _ENTRY, original)
@@ -95,9 +95,9 @@ class BackwardPasses:
         return run_backward
 
     def _begin(self, roots: Any, gradients: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> BackwardPass | None:
-        """Record that a pass begins; None if nothing is to be seen, or it has been.
+        """Record that a pass begins. None if it is not recorded, or has been already.
 
-        It has where somebody put a function of his own around ours, and we have since put another one around his.
+        The latter happens if other code has wrapped our replacement, and we have since wrapped that.
         """
         tracer = self._tracer
         thread = tracer.thread
@@ -114,7 +114,7 @@ class BackwardPasses:
                 tensors = find_tensors((roots,))
                 words = tuple(map(tracer.describer.describe, tensors))
                 numbers = tuple(map(tracer.registry.meet, tensors))
-                is_training = function == "backward" and _is_whole(running)
+                is_training = function == "backward" and _is_outermost(running)
                 loss = self._losses.define(tensors, location, now) if is_training else 0
                 value: Any = value_of(tensors) if is_training else None
                 event = Backward(
@@ -129,7 +129,7 @@ class BackwardPasses:
                     numbers,
                     value,
                     loss,
-                    len(args) > _PLACE_OF_CREATE_GRAPH and args[_PLACE_OF_CREATE_GRAPH] is True,
+                    len(args) > _CREATE_GRAPH_INDEX and args[_CREATE_GRAPH_INDEX] is True,
                 )
                 tracer.broadcast(event, location, level=INFO)
                 marks = None
@@ -162,13 +162,13 @@ class BackwardPasses:
             duration = now - begun.began_us
             event = BackwardEnd(now, tracer.step, 0, location, thread.number, thread.stage, duration, raised)
             tracer.broadcast(event, location, level=INFO)
-            if not raised and _is_whole(thread.backward_passes):
+            if not raised and _is_outermost(thread.backward_passes):
                 with tracer.lock, torch._C.DisableTorchFunction():
                     self._updates.after_backward(location, begun.gradient_marks)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)
 
 
-def _is_whole(around: Sequence[BackwardPass]) -> bool:
-    """Whether a pass leaves gradients that are complete: not within another one, as in that of a checkpoint."""
+def _is_outermost(around: Sequence[BackwardPass]) -> bool:
+    """Whether the gradients are complete after a pass: it is not nested in another, as that of a checkpoint is."""
     return not any(outer.function == "backward" for outer in around)

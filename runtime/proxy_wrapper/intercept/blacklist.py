@@ -1,4 +1,4 @@
-"""Which modules are never looked into (rule 5)."""
+"""Lists the modules that are never looked into."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _OF_TORCH: Final[tuple[type[nn.Module], ...]] = (
     nn.TransformerEncoder,
     nn.TransformerEncoderLayer,
 )
-"""Their forward asks `has_torch_function`, and takes another kernel if so: results differ in the last bits."""
+"""Their `forward` asks `has_torch_function` and, if so, uses another kernel: results differ in the last bits."""
 
 
 class Blacklist:
-    """Module types during whose calls no function mode may be on the stack, so that they cannot notice it."""
+    """Module types during whose calls no function mode may be active, because they would notice it."""
 
     def __init__(self) -> None:
         self._types = _OF_TORCH

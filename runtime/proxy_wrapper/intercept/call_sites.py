@@ -1,8 +1,8 @@
-"""Calls functions on behalf of the program's own lines, so that warnings and tracebacks are as they are without us.
+"""Calls functions on behalf of the program's own lines, so that warnings and tracebacks stay the same.
 
-A warning belongs to the line that caused it: the filters of `warnings` go by its module, and what was shown once is
-noted there. Where a function of ours stands between that line and torch, the call goes through a function of one line
-that has the file, the line and the globals of the program's. No code of ours is in the traceback of an error either.
+A warning belongs to the line that caused it: filters go by that line's module, which also stores what was already
+shown. If our code stands between that line and torch, the call goes through a one-line function that has the file,
+line and globals of the program's line. Tracebacks of errors contain no code of ours either.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _CALL: Final = (lambda func, args, kwargs: func(*args, **kwargs)).__code__.replace(co_name=STAND_IN)
 DISPATCHER: Final = handle_torch_function.__code__
-"""The code in which torch's own Python functions look for modes."""
+"""The code in which torch's Python functions look for modes."""
 
 
 class CallSites:
-    """Makes functions that call another one as if the program did.
+    """Creates functions that call another one as if the program's line did.
 
     Attributes:
-        codes: that of such a function, for each place that one was made for: the id of the code there, and the
-            instruction.
+        codes: the code of such a function per call site: the id of the code object there, and the instruction.
     """
 
     def __init__(self) -> None:
         self.codes: dict[tuple[int, int], CodeType] = {}
-        # By id, since the hash of a code object reads all its instructions; kept, so that the ids stay their own. The
-        # globals are not: what is in them must be free to go.
+        # The key holds an id because the hash of a code object reads all its instructions. The code objects are kept so
+        # that ids stay unique. Globals are not kept, so that what they hold can be freed.
         self._known: list[CodeType] = []
 
     def of(self, asking: FrameType) -> Callable[[Callable[..., Any], Any, dict[str, Any]], Any]:
-        """What calls `func(*args, **kwargs)`, given as three arguments, from where the program does.
+        """A function `call(func, args, kwargs)` that calls `func(*args, **kwargs)` from the program's line.
 
         Args:
             asking: the frame that called `__torch_function__`.
         """
         frame = asking
-        if frame.f_code is DISPATCHER:  # Called by one of torch's Python functions, which is about to be called again.
+        if frame.f_code is DISPATCHER:  # Called by torch's own Python function, which is called again.
             for _ in range(2):
                 frame = frame.f_back or frame
         code = frame.f_code
@@ -60,10 +59,10 @@ class CallSites:
 
 
 def uncounted(function: F) -> F:
-    """`function` itself, whose calls `stacklevel` passes over: those of `warnings.warn` and of `logging`.
+    """`function` itself, changed so that `warnings.warn` and `logging` do not count it in `stacklevel`.
 
-    Both count callers without the import system's, which they know by the name of its file. So a warning that names the
-    caller of what was called names the same line whether or not a function of ours stands between.
+    Both skip frames of the import system, which they recognise by its file name. So a warning about a caller names the
+    same line with or without our function in between.
     """
     plain = cast("FunctionType", function)
     plain.__code__ = plain.__code__.replace(co_filename=UNCOUNTED)
@@ -71,9 +70,9 @@ def uncounted(function: F) -> F:
 
 
 def hide_frames(error: BaseException, count: int = 1) -> None:
-    """Leave the frame that has caught `error`, and those it called, `count` in all, out of the traceback.
+    """Remove from the traceback of `error` the frame that caught it and the frames it called, `count` in all.
 
-    To be followed by a bare `raise`. Python 3.10 keeps a traceback of its own, which then has them still.
+    Follow it with a bare `raise`. Python 3.10 keeps its own traceback, which still has these frames.
     """
     trace = error.__traceback__
     for _ in range(count):

@@ -1,10 +1,11 @@
-"""Sees gradients that are cleared too late, or too early.
+"""Detects gradients that are cleared too late or too early.
 
-If nobody has cleared those that a step has taken, the next ones are added to them. If those of a backward pass are
-cleared before another one at the same place, and no step comes between, no step ever takes them.
+Too late: nobody clears the gradients that a step has used, so the next ones are added to them. Too early: the
+gradients of a backward pass are cleared before another pass at the same place without a step in between, so that no
+step uses them.
 
-Of each optimizer one parameter is looked at, the smallest with a gradient that is not zero. If that gradient was
-neither missing nor zero when any of the backward passes since began, they have added to what the last step took.
+One parameter of each optimizer is watched: the smallest one whose gradient is not zero. If that gradient was neither
+missing nor zero at the start of any backward pass since the last step, the passes have added to it.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ if TYPE_CHECKING:
     from proxy_wrapper.values.pending import PendingCount
 
 _SMALL: Final = 1 << 12
-"""A gradient of so many elements is small enough: no smaller one is looked for."""
+"""The search for a smaller parameter stops at this number of elements."""
 _MOST_PASSES: Final = 256
-"""Of so many backward passes before one step an accelerator is asked. Where there are more, it cannot be told."""
+"""The most backward passes before one step for which an accelerator is asked. With more, the result is unknown."""
 
 
 class _Watched:
-    """The parameter of an optimizer that is looked at.
+    """The watched parameter of an optimizer.
 
     Attributes:
         state: the parameter.
-        gradient: the `id` of its gradient as the last backward pass found it.
+        gradient: the `id` of its gradient at the start of the last backward pass.
         passes: how many backward passes have begun since the last step.
-        is_cleared: whether one of them found the gradient missing or zero, or it cannot be told.
-        answers: what an accelerator has yet to tell: for each pass whether the gradient was other than zero.
-        place: the location of all passes; 0 before the first, -1 if they have several.
-        dropped: before how many passes the gradient was missing, or zero, though there had been one before.
+        is_cleared: whether one of them found the gradient missing or zero, or this is unknown.
+        answers: results that an accelerator still owes: for each pass, whether the gradient was nonzero.
+        place: the location of all passes; 0 before the first, -1 if there are several.
+        dropped: how many passes found the gradient of an earlier pass missing or zero.
     """
 
     __slots__ = ("answers", "dropped", "gradient", "is_cleared", "passes", "place", "state")
@@ -59,14 +60,14 @@ class _Watched:
 
 
 class CarriedGradients:
-    """Tells of each step whether gradients were there before its backward passes: of the last step, or of a pass."""
+    """Tells for each step whether gradients were left over: of the last step, or of a discarded backward pass."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._watched: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Watched] = weakref.WeakKeyDictionary()
 
     def before_backward(self, location: int) -> None:
-        """A backward pass begins at a location that leaves gradients."""
+        """Look at the watched gradients before a backward pass that leaves gradients."""
         tracer = self._tracer
         for watched in list(self._watched.values()):
             if tracer.is_used_elsewhere(watched.state.holder, tracer.thread):
@@ -75,7 +76,7 @@ class CarriedGradients:
             watched.place = location if watched.place in (0, location) else -1
 
     def _look(self, watched: _Watched, *, is_first: bool) -> None:
-        """Look at the gradient of a parameter right before a backward pass, the first one since a step or another."""
+        """Look at one gradient before a backward pass. `is_first`: the first pass since a step."""
         tensor = watched.state.tensor()
         gradient = None if tensor is None else gradient_of(tensor)
         if watched.is_cleared and (is_first or watched.place < 0):
@@ -92,18 +93,18 @@ class CarriedGradients:
             watched.answers.append(answer)
 
     def dropped_passes(self, optimizer: torch.optim.Optimizer) -> int:
-        """How many backward passes for the step that `optimizer` begins left gradients that were cleared before it.
+        """How many backward passes before this step of `optimizer` left gradients that were cleared before it.
 
-        0 where they were not all made at one place: others may be for another optimizer.
+        0 if the passes were made at several places: some may be for another optimizer.
         """
         watched = self._watched.get(optimizer)
         return 0 if watched is None or watched.place < 0 else watched.dropped
 
     def accumulated_passes(self, gradients: frozenset[int]) -> int:
-        """How many backward passes, all at one place, have added to some gradients since the last step with them.
+        """How many backward passes, all at one place, have added to these gradients since the last step that used them.
 
         Args:
-            gradients: by their `id`; those of one optimizer, of which the one that is looked at is told.
+            gradients: by `id`, of one optimizer; the result is about the watched one among them.
         """
         for watched in self._watched.values():
             tensor = watched.state.tensor()
@@ -113,7 +114,7 @@ class CarriedGradients:
         return 0
 
     def are_carried(self, optimizer: torch.optim.Optimizer) -> bool | PendingConjunction:
-        """Whether the step that `optimizer` begins finds gradients that were added to those of its last step."""
+        """Whether the gradients at this step of `optimizer` were added to those of its last step."""
         watched = self._watched.get(optimizer)
         if watched is None or watched.is_cleared or not watched.passes:
             return False
@@ -124,7 +125,7 @@ class CarriedGradients:
         return PendingConjunction(watched.answers) if watched.answers else True
 
     def after_step(self, optimizer: torch.optim.Optimizer, gradients: Sequence[Gradient]) -> None:
-        """Choose what to look at until the next step, by the gradients that this one found."""
+        """Choose the parameter to watch until the next step, by the gradients of this one."""
         self._watched.pop(optimizer, None)
         find = self._tracer.registry.state.get
         chosen: StateEntry | None = None
@@ -146,7 +147,7 @@ class CarriedGradients:
 
 
 def _is_nonzero(gradient: torch.Tensor) -> bool | PendingCount:
-    """Whether a gradient has an element other than zero; False where nobody can tell, as of a sparse one."""
+    """Whether a gradient has a nonzero element; False if it cannot be read, as for a sparse one."""
     if not has_values(gradient):
         return False
     with unobserved() as readable:

@@ -1,4 +1,4 @@
-"""Sees gradients that are clipped, and gradient scalers that step optimizers."""
+"""Observes gradient clipping, and gradient scalers that step optimizers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _MOST_PLACES: Final = 1000
-"""How many places that clip are told apart."""
+"""The most clipping places that are reported apart."""
 
 _OUT_OF_REACH: Final = 1e6
 _BY_VALUE: Final = "clip_grad_value_"
 
 
 class _Clipped(NamedTuple):
-    """Gradients that were clipped since the last backward pass, by their `id`, and where."""
+    """Gradients that were clipped in one backward pass, by `id`, and where."""
 
     passes: int
     gradients: frozenset[int]
@@ -37,16 +37,16 @@ class _Clipped(NamedTuple):
 
 
 class _Place:
-    """A place at which gradients are clipped.
+    """A place where gradients are clipped.
 
     Attributes:
-        count: how often.
-        again: how often what was clipped here before the same step had been added to.
-        others: after how many times the steps that followed were all of optimizers with other parameters.
-        passes: how many backward passes had begun when it was last.
-        gradients: what was clipped then, by their `id`; empty once an optimizer has stepped with them.
+        count: how many times it has clipped.
+        again: how often the gradients clipped here were added to and clipped again before a step.
+        others: after how many times only optimizers with other parameters stepped.
+        passes: how many backward passes had begun at the last time.
+        gradients: what was clipped then, by `id`; empty once an optimizer has stepped with them.
         is_of_others: whether another optimizer has stepped since, in the same pass.
-        has_served: whether an optimizer has ever stepped with what was clipped here.
+        has_served: whether an optimizer has ever stepped with gradients clipped here.
     """
 
     __slots__ = ("again", "count", "gradients", "has_served", "is_of_others", "others", "passes")
@@ -58,14 +58,14 @@ class _Place:
 
 
 class _Scaled:
-    """What a scaler has done to one optimizer.
+    """What a scaler has done for one optimizer.
 
     Attributes:
-        count: how many steps it has come to.
+        count: how many steps it was asked for.
         skipped: how many of them it skipped.
-        stuck: how many of those with no smaller scale than the one before.
-        clipped: before how many the gradients were clipped while they were scaled.
-        last_skipped: the last step that was skipped, by its number, and the scale then.
+        stuck: how many it skipped without a smaller scale than at the previous skip.
+        clipped: before how many the gradients were clipped while still scaled.
+        last_skipped: the number of the last skipped step, and the scale then.
     """
 
     __slots__ = ("clipped", "count", "last_skipped", "skipped", "stuck")
@@ -76,7 +76,7 @@ class _Scaled:
 
 
 class _Scaler:
-    """A gradient scaler: its number, where it was made, and what it has done to each optimizer."""
+    """A gradient scaler: its number, where it was created, and what it has done for each optimizer."""
 
     def __init__(self, number: int, made: int) -> None:
         self.id = number
@@ -85,12 +85,12 @@ class _Scaler:
 
 
 class ClippedGradients(ReplacingInterceptor):
-    """Makes `Clip` and `ScalerStep` events."""
+    """Creates `Clip` and `ScalerStep` events."""
 
     def __init__(self, tracer: Tracer, updates: Updates) -> None:
         super().__init__(tracer)
         self._updates = updates
-        self._told: dict[int, tuple[int, int, bool, bool, tuple[str, ...]]] = {}
+        self._reported: dict[int, tuple[int, int, bool, bool, tuple[str, ...]]] = {}
         self._clipped: list[_Clipped] = []
         self._places: dict[int, _Place] = {}
         updates.on_step = self._steps
@@ -113,7 +113,7 @@ class ClippedGradients(ReplacingInterceptor):
         @functools.wraps(original)
         @uncounted
         def _clip_grads_with_norm_(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            if type(parameters) is list:  # An iterator would be used up by a look at it.
+            if type(parameters) is list:  # Reading an iterator would exhaust it.
                 self._note(self._clips_by_norm, parameters, max_norm)
             try:
                 return original(parameters, max_norm, *args, **kwargs)
@@ -124,7 +124,7 @@ class ClippedGradients(ReplacingInterceptor):
         return _clip_grads_with_norm_
 
     def _grouper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Of all that group tensors by devices, what clips by value is told by the name of its function."""
+        """Recognise clipping by value: of the callers of torch's grouping, the one of that name."""
 
         @functools.wraps(original)
         @uncounted
@@ -142,11 +142,11 @@ class ClippedGradients(ReplacingInterceptor):
         self._clips(len(parameters), gradients, limit, 0 if state is None else state.id)
 
     def _clips_by_value(self, gradients: Sequence[torch.Tensor], limit: Any) -> None:
-        if gradients:  # Whether there were no parameters, or only no gradients, is not known here.
+        if gradients:  # Without gradients, the parameters are unknown here.
             self._clips(len(gradients), gradients, limit)
 
     def _clips(self, count: int, gradients: Sequence[torch.Tensor], limit: Any, first: int = 0) -> None:
-        """Record how gradients are clipped; `first` is the id of the first parameter, if none of them has one."""
+        """Record that gradients are clipped; `first` is the id of the first parameter if none has a gradient."""
         tracer = self._tracer
         location = tracer.locator.locate(4)
         identities = frozenset(map(id, gradients))
@@ -156,13 +156,13 @@ class ClippedGradients(ReplacingInterceptor):
         if len(self._clipped) < _MOST_PLACES:
             self._clipped.append(_Clipped(passes, identities, location))
         place = self._place(location)
-        is_amiss = place is not None and self._is_amiss(place, identities, passes, limit)
-        # That it serves after all is to be told, if anything else has been.
+        is_reported = place is not None and self._count_clip(place, identities, passes, limit)
+        # If a problem here was reported, report once that the gradients are used after all.
         has_served = place is not None and place.has_served and place.others > 0
-        told = (count, len(gradients), is_late, has_served, tuple(tracer.channels))
-        if (self._told.get(location) == told and not is_amiss) or len(self._told) >= _MOST_PLACES:
+        reported = (count, len(gradients), is_late, has_served, tuple(tracer.channels))
+        if (self._reported.get(location) == reported and not is_reported) or len(self._reported) >= _MOST_PLACES:
             return
-        self._told[location] = told
+        self._reported[location] = reported
         largest = as_number(float(limit)) if type(limit) in (int, float) else None
         thread = tracer.thread
         event = Clip(
@@ -184,31 +184,31 @@ class ClippedGradients(ReplacingInterceptor):
         tracer.broadcast(event, location, level=INFO)
 
     def _place(self, location: int) -> _Place | None:
-        """What is known of a place; None if there are too many."""
+        """The counts of a place; None if there are too many places."""
         if location not in self._places and len(self._places) >= _MOST_PLACES:
             return None
         return self._places.setdefault(location, _Place())
 
-    def _is_amiss(self, place: _Place, gradients: frozenset[int], passes: int, limit: Any) -> bool:
-        """Count that gradients are clipped at a place; whether something about that is to be told.
+    def _count_clip(self, place: _Place, gradients: frozenset[int], passes: int, limit: Any) -> bool:
+        """Count one clipping at a place; True if it is to be reported.
 
-        A limit that is out of reach only measures the norm.
+        A limit out of reach only measures the norm.
         """
-        is_amiss = False
+        is_reported = False
         accumulated = self._updates.accumulated_passes(gradients)
         if passes - accumulated < place.passes < passes and accumulated > 1:
             place.again += 1
-            is_amiss = _is_power_of_two(place.again)
+            is_reported = _is_power_of_two(place.again)
         if place.is_of_others and place.gradients and place.passes < passes:
             place.others += 1
-            is_amiss |= not place.has_served and _is_power_of_two(place.others)
+            is_reported |= not place.has_served and _is_power_of_two(place.others)
         is_limit = type(limit) in (int, float) and limit < _OUT_OF_REACH
         place.count += 1
         place.passes, place.gradients, place.is_of_others = passes, gradients if is_limit else frozenset(), False
-        return is_amiss and is_limit
+        return is_reported and is_limit
 
     def _steps(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note for what was clipped in the present backward pass whether this optimizer has it."""
+        """Note whether this optimizer uses what was clipped in the present backward pass."""
         passes = self._updates.count_passes()
         pending = [each for each in self._places.values() if each.passes == passes and each.gradients]
         if not pending:
@@ -253,7 +253,7 @@ class ClippedGradients(ReplacingInterceptor):
         return unscale_
 
     def _unscales(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
-        """Note whether what is divided by the scale only now has been clipped before."""
+        """Count gradients that are unscaled only after they were clipped."""
         if not self._clipped or not scaler.is_enabled():
             return
         passes = self._updates.count_passes()
@@ -285,11 +285,11 @@ class ClippedGradients(ReplacingInterceptor):
         return _maybe_opt_step
 
     def _scaler_steps(self, scaler: Any, optimizer: torch.optim.Optimizer, before: int) -> None:
-        """Note whether a scaler has skipped the step of an optimizer that has stepped, or will."""
+        """Count a step that a scaler asks for, and whether it was skipped, for a traced optimizer."""
         tracer = self._tracer
         known, steps = self._known(scaler, optimizer)
         steps.count += 1
-        if tracer.step != before or self._updates.acts_of(optimizer) is None:
+        if tracer.step != before or self._updates.last_event_of(optimizer) is None:
             return
         scale = scaler.get_scale()
         last, steps.last_skipped = steps.last_skipped, (steps.count, scale)
@@ -311,7 +311,7 @@ class ClippedGradients(ReplacingInterceptor):
 
     def _emit(self, known: _Scaler, steps: _Scaled, optimizer: torch.optim.Optimizer, location: int) -> None:
         tracer = self._tracer
-        acts = self._updates.acts_of(optimizer)
+        last_event = self._updates.last_event_of(optimizer)
         thread = tracer.thread
         event = ScalerStep(
             tracer.now_us(),
@@ -321,7 +321,7 @@ class ClippedGradients(ReplacingInterceptor):
             thread.number,
             thread.stage,
             known.id,
-            0 if acts is None else acts.id,
+            0 if last_event is None else last_event.id,
             known.made,
             steps.count,
             steps.skipped,

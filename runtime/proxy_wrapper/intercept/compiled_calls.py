@@ -1,4 +1,4 @@
-"""Makes events at the edges of compiled code; what goes in and comes out is read from the frame of its wrapper."""
+"""Creates events at the edges of compiled code; inputs and outputs are read from the frame of torch's wrapper."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _CALLED: Final = "fn"
-"""What `torch.compile`'s wrapper calls the function that it was given; `args`, `kwargs` and `result` speak for
-themselves. Where a version of torch calls them otherwise, the edges are not seen; where it has no `result` (as 2.6
-has none), what comes out is not."""
+"""The name of the called function in `torch.compile`'s wrapper, whose other variables are `args`, `kwargs` and
+`result`. If a version of torch uses other names, the edges are not observed; without `result` (as in 2.6), outputs
+are not."""
 
 
 class CompiledCalls:
-    """Records calls of compiled modules, functions and optimizer steps as wholes.
+    """Records each call of a compiled module, function or optimizer step as one event.
 
-    - `module.compile()`: the call of the module, as if it were not compiled. What `torch.compile(module)` gives is a
-      module of its own, which the module hooks see.
+    - `module.compile()`: as a call of the module. `torch.compile(module)` returns another module, which the module
+      hooks see.
     - a function: `CallFunction` with the target "torch.compile(<name>)", at level INFO if the function has to do with
       a proxied module (it is a method of one, holds one, or is given one), else at DEBUG.
-    - `optimizer.step`: the step, as if it were not compiled.
+    - `optimizer.step`: as a step.
     """
 
     def __init__(self, tracer: Tracer, module_calls: ModuleCalls, updates: Updates) -> None:
@@ -43,7 +43,7 @@ class CompiledCalls:
         self._updates = updates
 
     def begin(self, frame: FrameType) -> CompiledCall | None:
-        """Record what `frame`, that of `torch.compile`'s wrapper, is about to run; None if there is nothing to say."""
+        """Record what `frame`, that of `torch.compile`'s wrapper, is about to run. None if there is nothing to do."""
         found = frame.f_locals
         function = found.get(_CALLED)
         if function is None or not isinstance(found.get("args"), tuple):
@@ -60,7 +60,7 @@ class CompiledCalls:
         return call
 
     def end(self, call: CompiledCall, frame: FrameType) -> None:
-        """Record that what `begin` recorded has ended."""
+        """Record the end of what `begin` recorded."""
         owner = getattr(call.function, "__self__", None)
         module = _called_module(call.function)
         found = frame.f_locals
@@ -101,7 +101,7 @@ class CompiledCalls:
         return state.name if state is not None else self._tracer.describer.describe(tensor)
 
     def _is_inside_wrapper_of(self, module: nn.Module) -> bool:
-        """Whether the module hooks have recorded the call already, as that of what `torch.compile` made of `module`."""
+        """Whether the module hooks have already recorded the call, as that of torch's wrapper around `module`."""
         stack = self._tracer.thread.stack
         caller = stack[-1].entry.module() if stack else None
         return caller is not None and caller.__dict__.get("_modules", {}).get("_orig_mod") is module
@@ -119,10 +119,10 @@ class CompiledCalls:
 
 
 def _called_module(function: Any) -> nn.Module | None:
-    """The module, if `function` is what PyTorch compiles for a module: its `_call_impl` or `__call__`.
+    """The module if `function` is what PyTorch compiles for one (`_call_impl` or `__call__`), else None.
 
-    For modules of its own (`nn.Sequential`) Dynamo puts a function around it that has no other purpose than to be
-    compiled; which modules those are depends on the version of torch.
+    For some modules of torch (`nn.Sequential`), Dynamo wraps it in another function that only serves to be compiled.
+    Which modules depends on the version of torch.
     """
     if isinstance(function, FunctionType):
         function = getattr(function, "__wrapped__", function)
@@ -133,7 +133,7 @@ def _called_module(function: Any) -> nn.Module | None:
 
 
 def _is_raising(frame: FrameType) -> bool:
-    """Whether an exception is on its way through `frame`, which is in a `finally` clause."""
+    """Whether an exception is propagating through `frame`, which is in a `finally` clause."""
     error = sys.exc_info()[1]
     trace = error.__traceback__ if error is not None else None
     return trace is not None and trace.tb_frame is frame

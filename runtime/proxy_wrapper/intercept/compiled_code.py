@@ -1,8 +1,7 @@
-"""Steps aside in a thread that is in compiled code, so that `torch.compile` compiles what it would compile without us.
+"""Steps aside while a thread is in compiled code, so that `torch.compile` compiles the same code as without us.
 
-Nothing that the thread does there is seen, and its function modes are the program's. All other threads are seen as
-ever. What Dynamo finds of ours in places that are the process's is `dynamo_view`'s to hide. What `compiled_calls`
-records is seen from outside.
+Nothing in that thread is observed, and its function modes are the program's. Other threads are observed as usual.
+`dynamo_view` hides our changes to process-wide state from Dynamo. `compiled_calls` records the calls from outside.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ _EXPORT_TRACE: Final = "torch.export._trace"
 _EXPORT: Final = "_export"
 _HOOK_QUESTION: Final = "_has_any_global_hook"
 _skip_code: Final = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
-"""Where torch has this (2.6), Dynamo is on while it is switched off, and would compile what does that."""
+"""If torch has this (2.6), Dynamo stays on while it is switched off, and would compile our code that does so."""
 
 
 class CompiledCode:
-    """Tells from Dynamo's switching itself on and off whether a thread is in compiled code.
+    """Detects whether a thread is in compiled code, by Dynamo's calls to switch itself on and off.
 
-    `torch.export` captures without that switch, so its one entry is watched too: while it does, everything is taken out
-    for all threads. Both functions are private to torch; where a version of it has no such function, nothing is
-    replaced, and Dynamo sees what it sees.
+    `torch.export` captures without that switch, so its entry is watched too. Meanwhile, everything is removed for all
+    threads. Both functions are private to torch. If a version lacks one, it is not replaced, and Dynamo sees our
+    changes.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class CompiledCode:
         self._is_wanted = False
 
     def install(self) -> None:
-        """Watch Dynamo now, or once it is imported."""
+        """Watch Dynamo, now or once it is imported."""
         self._is_wanted = True
         if self._is_installed:
             return
@@ -77,7 +76,7 @@ class CompiledCode:
         self._watch(_EXPORT_TRACE, _EXPORT, self._around)
 
     def remove(self) -> None:
-        """Leave Dynamo as it was found, as soon as no thread is in compiled code: each is to be seen leaving it."""
+        """Restore Dynamo as soon as no thread is in compiled code; until then, leaving must be observed."""
         self._is_wanted = False
         if not self._is_installed or self._is_anyone_inside():
             return
@@ -96,7 +95,7 @@ class CompiledCode:
         return any(thread.inside is not None for thread in (threads.state, *threads.others()))
 
     def _watch(self, module: str, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace a function of `module` now, or once that is imported."""
+        """Replace a function of `module`, now or once it is imported."""
         self._waiting.append(AfterImport(module, lambda imported: self._replace(imported, name, make)))
 
     def _replace(self, module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
@@ -113,7 +112,7 @@ class CompiledCode:
                 self._enter_or_leave(True, _switcher(frame), frame)
                 self._view.hide()
                 return original(callback)
-            before = original(callback)  # First: until then Dynamo would compile what we do.
+            before = original(callback)  # First: otherwise Dynamo would compile our code.
             self._view.show()
             self._enter_or_leave(False, _switcher(frame), frame)
             return before
@@ -140,14 +139,14 @@ class CompiledCode:
         return stepped_aside
 
     def _enter_or_leave(self, is_entering: bool, switcher: int, frame: FrameType | None = None) -> None:
-        """Step aside at the outermost entry of a thread, and come back when what entered there leaves.
+        """Step aside when a thread first enters compiled code, and come back when that same entry leaves.
 
-        While it compiles, Dynamo calls disabled functions of its own, which switch it off and back to "off".
+        While compiling, Dynamo calls its own disabled functions, which switch it off and then back to "off".
 
         Args:
             is_entering: whether compiled code is about to run, or has run.
             switcher: what enters or leaves.
-            frame: that of `torch.compile`'s wrapper, if it is one that enters or leaves.
+            frame: that of `torch.compile`'s wrapper, if that is what enters or leaves.
         """
         thread = self._tracer.thread
         outermost = thread.inside
@@ -176,7 +175,7 @@ class CompiledCode:
                 self.remove()
 
     def _has_other_hook(self, original: Callable[[], bool]) -> Callable[[], bool]:
-        """An answer for `OptimizedModule`, which warns of global hooks, that leaves ours out."""
+        """An answer for `OptimizedModule`, which warns of global hooks, that ignores ours."""
 
         def has_other_hook() -> bool:
             return original() and not self._module_calls.is_alone()
@@ -185,7 +184,7 @@ class CompiledCode:
 
 
 def _switcher(frame: FrameType) -> int:
-    """What switches Dynamo: one call of a compiled function, or one context manager."""
+    """The identity of what switches Dynamo: a call of a compiled function, or a context manager."""
     if frame.f_code.co_name in ("__enter__", "__exit__"):
         return id(frame.f_locals.get("self"))
     return id(frame)

@@ -1,11 +1,11 @@
-"""Sees iterations over data loaders: in which order, how far they go, and whether batches repeat.
+"""Observes iterations over data loaders: their order, how far they go, and whether batches repeat.
 
-The order of a random sampler follows from the generator's state when an iteration begins, of which the iteration keeps
-a number that it has drawn for its workers: if that 64-bit number is the one of the iteration before, so is the order. A
-sampler with `set_epoch` draws the order from its seed and the epoch.
+The order of a random sampler depends on the generator's state when an iteration begins. The iteration then also
+draws a 64-bit seed for its workers: if that equals the previous one, so does the order. A sampler with `set_epoch`
+draws the order from its seed and the epoch.
 
-Whether a data set changes what it keeps is told by torch's count of in-place changes, before and after each batch that
-this process fetches.
+Torch's count of in-place changes, before and after each batch that this process fetches, shows whether a data set
+changes its own tensors.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _FEWEST_DIMENSIONS: Final = 2
 
 
 class _Loader:
-    """What was seen of a loader, by the object that draws its order.
+    """Counts for one loader.
 
     Attributes:
-        id: its number.
+        id: its number in the trace.
         count: how many iterations have begun.
-        same_order: how many of them had the order of the one before, though it was drawn.
-        first_only: how many gave only the first of several batches in a fixed order, and a step followed.
-        given: how many batches there were in all.
-        same_batch: how many of them had the values of the one before.
+        same_order: how many had the order of the previous one although it is drawn at random.
+        first_only: how many used only the first of several batches in a fixed order, with a step after it.
+        given: how many batches it has returned in all.
+        same_batch: how many of them equal the previous one.
         trains: whether an optimizer has stepped between two batches of one iteration.
-        iteration: the present one.
-        order: what its order was drawn from; None if that is not known, or is not drawn.
-        taken: how many batches it has given.
+        iteration: the current iteration.
+        order: what its order was drawn from; None if unknown or not drawn.
+        taken: how many batches it has returned.
         step: how many steps had ended at its last batch.
         batch: a digest of the last batch.
-        unweighted: how many samples a sampler has no weight for.
-        kept: the tensors that the data set keeps all samples in.
-        version: how often they had been changed when the present batch was asked for.
-        changed: how many iterations there were in which they were changed meanwhile.
-        is_changed: whether the present one is one of those.
+        unweighted: how many samples have no weight in the sampler.
+        kept: the tensors that hold all samples of the data set.
+        version: their version counts, summed, when the current batch was requested.
+        changed: in how many iterations they changed while a batch was fetched.
+        is_changed: whether the current iteration is one of those.
     """
 
     def __init__(self, number: int) -> None:
@@ -74,13 +74,13 @@ class _Loader:
         self.is_changed = False
 
     def versions(self) -> int:
-        """How often the tensors were changed that the data set keeps."""
+        """The summed version counts of the tensors that hold the samples."""
         tensors = (kept() for kept in self.kept)
         return sum(version_of(tensor) for tensor in tensors if tensor is not None)
 
 
 class DataLoading(ReplacingInterceptor):
-    """Makes `Loading` events."""
+    """Creates `Loading` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__(tracer)
@@ -106,7 +106,7 @@ class DataLoading(ReplacingInterceptor):
         return give_next
 
     def _asks(self, iteration: Any) -> None:
-        """Take note of an iteration that begins, and of a step between two batches."""
+        """Note that an iteration begins, and whether a step came between two batches."""
         index_sampler = getattr(iteration, "_index_sampler", None)
         loader = self._loaders.get(index_sampler)
         step = self._tracer.step
@@ -129,14 +129,14 @@ class DataLoading(ReplacingInterceptor):
             loader.first_only += is_fixed and loader.taken == 1 and batches > 1 and step > loader.step
         loader.count += 1
         loader.unweighted = _count_unweighted(iteration, sampler)
-        loader.kept = _kept_by(iteration)
+        loader.kept = _sample_tensors(iteration)
         loader.version, loader.is_changed = loader.versions(), False
         loader.iteration, loader.order, loader.taken, loader.step = weakref.ref(iteration), order, 0, step
         if loader.count & (loader.count - 1) == 0:
             self._emit(loader, type(sampler).__name__, batches, iteration)
 
     def _gives(self, iteration: Any, batch: Any) -> None:
-        """Take note of a batch."""
+        """Count a batch."""
         loader = self._loaders.get(getattr(iteration, "_index_sampler", None))
         if loader is None:
             return
@@ -154,7 +154,7 @@ class DataLoading(ReplacingInterceptor):
         tracer = self._tracer
         thread = tracer.thread
         location = tracer.locator.locate(4)
-        changed_by = tracer.locator.line(_giver_of_samples(iteration)) if loader.changed else 0
+        changed_by = tracer.locator.line(_getitem_line(iteration)) if loader.changed else 0
         event = Loading(
             tracer.now_us(),
             tracer.step,
@@ -180,22 +180,21 @@ class DataLoading(ReplacingInterceptor):
 
 
 def _count_unweighted(iteration: Any, sampler: Any) -> int:
-    """How many samples of a data set a sampler has no weight for; 0 if it has no weights, or that is not known."""
+    """How many samples have no weight in the sampler; 0 if it has no weights, or this is unknown."""
     dataset: Any = getattr(iteration, "_dataset", None)
     if type(sampler) is not WeightedRandomSampler or not isinstance(sampler.weights, torch.Tensor):
         return 0
     try:
         samples = len(dataset)
-    except Exception:  # noqa: BLE001  It is the program's, and may have none.
+    except Exception:  # noqa: BLE001  The program's code; it may have no length.
         return 0
     return max(0, samples - sampler.weights.shape[0])
 
 
-def _kept_by(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
-    """The tensors of at least two dimensions that a data set keeps a row in for each of its samples.
+def _sample_tensors(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
+    """The tensors of at least two dimensions in which a data set stores one row per sample.
 
-    None are told where another process gives the samples, or they are drawn from a stream, or nobody knows how many
-    there are.
+    Empty if another process fetches samples, if they come from a stream, or if their number is unknown.
     """
     dataset: Any = getattr(iteration, "_dataset", None)
     sampler = getattr(getattr(iteration, "_index_sampler", None), "sampler", None)
@@ -214,20 +213,20 @@ def _kept_by(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
     )
 
 
-def _giver_of_samples(iteration: Any) -> AssignedLine | None:
-    """Where the function of a data set begins that gives a sample; None if that is none of Python's."""
+def _getitem_line(iteration: Any) -> AssignedLine | None:
+    """The first line of the data set's `__getitem__`; None if that is not written in Python."""
     function: Any = getattr(type(getattr(iteration, "_dataset", None)), "__getitem__", None)
     code = getattr(function, "__code__", None)
     return None if code is None else AssignedLine(code, code.co_firstlineno)
 
 
 def _has_epochs(sampler: Any) -> bool:
-    """Whether a sampler shuffles by the number of an epoch that it is told."""
+    """Whether a sampler shuffles by an epoch number that the program sets."""
     return getattr(sampler, "shuffle", False) is True and hasattr(sampler, "set_epoch")
 
 
 def _order_of(iteration: Any, sampler: Any) -> int | None:
-    """What the order of an iteration was drawn from; None if that is not known, or it is not drawn."""
+    """What the order of an iteration was drawn from; None if unknown or not drawn."""
     if _has_epochs(sampler):
         epoch = getattr(sampler, "epoch", None)
         return epoch if type(epoch) is int else None
@@ -238,14 +237,14 @@ def _order_of(iteration: Any, sampler: Any) -> int | None:
 
 
 def _count_batches(index_sampler: Any) -> int:
-    """How many batches a loader has; 0 where only code of the program's knows."""
+    """How many batches a loader has; 0 if only the program's code knows."""
     if type(index_sampler) is BatchSampler and type(index_sampler.sampler) in (SequentialSampler, *_DRAWN):
         return len(index_sampler)
     return 0
 
 
 def _digest(batch: Any) -> tuple[str, ...] | None:
-    """What is the same for batches of equal values; None for one that cannot be read, or lies on an accelerator."""
+    """A digest that is equal for batches of equal values; None if unreadable or on an accelerator."""
     tensors = [] if batch is None else find_tensors((batch,))
     with unobserved() as readable:
         if not readable or not tensors or not all(map(has_values, tensors)):

@@ -1,7 +1,7 @@
-"""Sees tensors that the program computes and drops, in the code that trains.
+"""Finds tensors that training code computes and discards.
 
-The code of each function is read once: of those that lead to a backward pass, of what they call by name, and of the
-`forward` of each module that is proxied then. Nothing is put in the place of anything.
+Nothing is replaced. Each function is read once: the functions on the stack of a backward pass, the functions that
+they call by name, and the `forward` of each proxied module.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _MOST_CODES: Final = 10000
 
 
 class DiscardedResults:
-    """Makes `DiscardedResult` events."""
+    """Creates `DiscardedResult` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._places: set[int] = set()
-        # By id; the codes are kept, so that ids stay true.
+        # By id. The codes are kept so that their ids stay unique.
         self._codes: dict[int, CodeType] = {}
 
     def look(self, location: int) -> None:
-        """Look at the code that leads to a backward pass, the first time that one begins at a location."""
+        """Read the code that leads to a backward pass, the first time that one begins at a location."""
         if location in self._places or len(self._places) >= _MOST_PLACES:
             return
         self._places.add(location)
@@ -43,7 +43,7 @@ class DiscardedResults:
                 self._emit(found.function, self._tracer.locator.line(found.at))
 
     def _bodies(self) -> Iterator[Body]:
-        """The functions of the program that are in use, each once."""
+        """The functions of the program that are in use and not yet read."""
         tracer = self._tracer
         is_user_code = tracer.locator.is_user_code
         frame = tracer.locator.user_frame(3)
@@ -60,7 +60,7 @@ class DiscardedResults:
                 yield from self._new(Body(code, function.__globals__, known))
 
     def _new(self, body: Body) -> Iterator[Body]:
-        """A function and those that it leads to, which have not been read yet."""
+        """A function and the functions it calls, as far as they have not been read yet."""
         if id(body.code) in self._codes:
             return
         for called in reachable(body, self._tracer.locator.is_user_code):

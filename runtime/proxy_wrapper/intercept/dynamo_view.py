@@ -1,17 +1,16 @@
-"""Lets Dynamo, in a thread that compiles, find torch as it is without us, while other threads are seen.
+"""Shows a compiling thread's Dynamo torch as it would be without us, while other threads stay observed.
 
-What is ours stays where it is: hooks, which are the process's, are called by all threads. But what Dynamo takes from
-there on behalf of the code that it compiles comes through few places, and there it gets what would be there without us:
+Our hooks stay in place, because they are process-wide and other threads call them. Dynamo reads such state for the
+compiled code in only a few places. There it gets the value that it would find without us:
 
-- values that it reads (`VariableBuilder`): a registry of hooks without ours, the function that we have replaced;
-- guards (`CheckFunctionManager`): those on the type of a registry hold either way. Where they are on what is in one (a
-  module has hooks of its own; an optimizer's step is compiled), they hold only while ours are out of it. From then on
-  these are taken out, for all threads, while any is in compiled code: that cannot be told apart;
-- the methods of `nn.Module` that stand in for attributes at DEBUG, which it compares with those that it has noted when
-  it was imported: they are put back while it compiles.
+- values that it reads (`VariableBuilder`): a registry of hooks without ours, or the function that we replaced;
+- guards (`CheckFunctionManager`): guards on the type of a registry hold either way. Guards on its content (a module has
+  its own hooks; an optimizer's step is compiled) hold only without our hooks. From then on, ours are removed for all
+    threads while any thread is in compiled code;
+- the methods of `nn.Module` that replace attribute access at DEBUG, which it compares with those it saw when it was
+  imported: the originals are restored while it compiles.
 
-All of these are private to torch. Where a version has none of that name, all hooks are taken out while any thread is in
-compiled code.
+All of these are private to torch. If a version lacks one, all hooks are removed while any thread is in compiled code.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _CONVERSION: Final = "torch._dynamo.convert_frame"
 _OF_MODULES: Final = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _OF_OPTIMIZERS: Final = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 _HARMLESS: Final = ("TYPE_MATCH", "ID_MATCH")
-"""Guards on a registry that do not depend on what is in it; of an `ID_MATCH`, that on a module it is found in."""
+"""Guards on a registry that do not depend on its content. An `ID_MATCH` is on the module that holds it."""
 
 
 class DynamoView:
-    """Keeps ours from Dynamo's eyes.
+    """Hides our changes from Dynamo.
 
     Attributes:
-        throughout: what has to be taken out while any thread is in compiled code.
+        throughout: what has to be removed while any thread is in compiled code.
     """
 
     def __init__(
@@ -69,13 +68,13 @@ class DynamoView:
         self._is_installed = False
 
     def install(self) -> None:
-        """Stand before Dynamo, now or once it is imported. Does nothing if that has been done."""
+        """Patch Dynamo, now or once it is imported. Does nothing if already done."""
         if self._is_installed:
             return
         self._is_installed = True
         conversion = sys.modules.get(_CONVERSION)
         if conversion is not None and getattr(getattr(conversion, "output_codes", None), "seen", True):
-            # Guards on what is in the registries may be among those of what has been compiled before.
+            # Code compiled earlier may already have guards on the registries.
             self.throughout = (self._module_calls, self._updates)
         self._watch("torch._dynamo.utils", self._correct_note)
         self._watch(
@@ -95,7 +94,7 @@ class DynamoView:
         )
 
     def remove(self) -> None:
-        """Leave Dynamo as it was found."""
+        """Restore Dynamo."""
         if not self._is_installed:
             return
         self._is_installed = False
@@ -111,7 +110,7 @@ class DynamoView:
         self._waiting.append(AfterImport(module, then))
 
     def _replace_in(self, module: ModuleType, owner_name: str, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace what a class of `module` has under `name`; a static method by one."""
+        """Replace the attribute `name` of a class of `module`; a static method stays one."""
         owner = getattr(module, owner_name, None)
         original = vars(owner).get(name) if owner is not None else None
         if original is None:
@@ -125,13 +124,13 @@ class DynamoView:
         setattr(owner, name, replacement)
 
     def _correct_note(self, utils: ModuleType) -> None:
-        """Dynamo has just noted which method of `nn.Module` reads attributes: that is not to be ours."""
+        """Correct Dynamo's note, just made, of the method that reads attributes of `nn.Module`: it must not be ours."""
         name = "unpatched_nn_module_getattr"
         if hasattr(utils, name):
             setattr(utils, name, self._without_ours(getattr(utils, name)))
 
     def _without_ours(self, value: Any) -> Any:
-        """What would be there without us in place of `value`."""
+        """What `value` would be without us."""
         if type(value) is OrderedDict:
             return self._updates.without_ours(self._module_calls.without_ours(value))
         while type(value) is FunctionType and value.__code__.co_filename == UNCOUNTED:
@@ -176,7 +175,7 @@ class DynamoView:
         return guard
 
     def _note_guards(self, guards: Iterable[Any]) -> None:
-        """Take out, from now on while any thread is in compiled code, the hooks of a registry that is guarded."""
+        """If guards are on a registry's content, remove our hooks from it while any thread is in compiled code."""
         try:
             found: list[Interceptor] = []
             for guard in guards:
@@ -187,18 +186,18 @@ class DynamoView:
                         found.append(self._module_calls)
                     if any(each in name for each in _OF_OPTIMIZERS):
                         found.append(self._updates)
-            self._take_out_throughout(found)
+            self._remove_throughout(found)
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
-    def _take_out_throughout(self, found: Iterable[Interceptor]) -> None:
+    def _remove_throughout(self, found: Iterable[Interceptor]) -> None:
         tracer = self._tracer
         with tracer.lock:
             new = tuple(each for each in dict.fromkeys(found) if each not in self.throughout)
             if not new:
                 return
             self.throughout += new
-            for state in (tracer.thread, *tracer.threads.others()):  # Those that are in there, at once.
+            for state in (tracer.thread, *tracer.threads.others()):  # Threads that are in compiled code now.
                 inside = state.inside
                 if inside is not None:
                     state.inside = inside._replace(hidden=(*inside.hidden, *new))
@@ -207,7 +206,7 @@ class DynamoView:
             self.tell_of(new)
 
     def hide(self) -> bool:
-        """Take out what this thread's stay in compiled code calls for; whether that was still to be done."""
+        """Remove what this thread's compiled code requires; True if that was still to be done."""
         tracer = self._tracer
         inside = tracer.thread.inside
         if inside is None or not inside.hidden or inside.is_hiding:
@@ -219,7 +218,7 @@ class DynamoView:
         return True
 
     def show(self, *, is_leaving: bool = False) -> bool:
-        """Put back what `hide` has taken out; whether that was still to be done."""
+        """Put back what `hide` removed; True if that was still to be done."""
         tracer = self._tracer
         inside = tracer.thread.inside
         if inside is None or not inside.is_hiding or (inside.is_export and not is_leaving):
@@ -231,7 +230,7 @@ class DynamoView:
         return True
 
     def tell_of(self, hidden: Iterable[Interceptor]) -> None:
-        """Say once in the trace what is not seen of other threads because of `hidden`, if there are any."""
+        """Report once in the trace what is not observed in other threads because of `hidden`, if there are others."""
         if not any(thread.has_called and thread.inside is None for thread in self._tracer.threads.others()):
             return
         said = {
@@ -242,8 +241,8 @@ class DynamoView:
         for each in hidden:
             if each in said:
                 self._tracer.note_problem(
-                    f"While a thread compiles, or enters compiled code, {said[each]} of other threads may be missing: "
-                    "what is compiled depends on there being no hooks. Changes of parameters are found later."
+                    f"While a thread compiles or enters compiled code, {said[each]} of other threads may be missing: "
+                    "compiled code depends on there being no hooks. Changes of parameters are found later."
                 )
 
     def _converting(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,7 +254,7 @@ class DynamoView:
             if hidden:
                 self._tracer.hide(hidden)
                 self.tell_of(hidden)
-            has_shown = self.show()  # No guard is asked meanwhile.
+            has_shown = self.show()  # No guard is evaluated meanwhile.
             try:
                 return original(conversion, *args, **kwargs)
             except BaseException as error:

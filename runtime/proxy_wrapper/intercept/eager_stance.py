@@ -1,4 +1,4 @@
-"""Lets compiled code run as it is written: what is compiled cannot be seen, and so not be changed."""
+"""Runs compiled code eagerly: what is compiled can be neither observed nor changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class EagerStance:
-    """Dynamo's stance "force_eager", from now on or from when the program loads Dynamo."""
+    """Dynamo's stance "force_eager", set now or when the program loads Dynamo."""
 
     def __init__(self) -> None:
         self._stance: Any = None
@@ -23,7 +23,7 @@ class EagerStance:
         self._stance = set_stance("force_eager")
 
     def end(self) -> None:
-        """Take the stance that there was before."""
+        """Restore the previous stance."""
         if self._waiting is not None:
             self._waiting.give_up()
             self._waiting = None

@@ -1,7 +1,7 @@
-"""Records which way the program went: how its tests came out, and how often its loops ran.
+"""Records the control flow of the program: the outcome of each test, and the iterations of each loop.
 
-The functions that proxied modules call run code with the same tests in the same places, which tells of each (see
-`flow/`). None of it is there unless a module is proxied with `flow=True`.
+The functions that proxied modules call run code with the same tests in the same places, which reports each outcome
+(see `flow/`). Nothing is installed unless a module is proxied with `flow=True`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 
 
 class _Place(NamedTuple):
-    """Where in a trace a step belongs, as it was when the test came out or the loop began."""
+    """Where in a trace a step belongs, determined when the test was evaluated or the loop began."""
 
     channels: tuple[Channel, ...]
     module: int
@@ -52,7 +52,7 @@ class _Place(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """A loop that has begun, and who is told when it has ended."""
+    """A loop that has begun, and who is told when it ends."""
 
     site: tuple[str, str, int]
     code: CodeType
@@ -61,7 +61,7 @@ class _Begun(NamedTuple):
 
 
 class FlowSteps:
-    """Makes `FlowStep` events."""
+    """Creates `FlowStep` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -73,18 +73,15 @@ class FlowSteps:
         self._live: list[tuple[nn.Module, LiveFlow, LiveFlow | None]] = []
         self._replaced = ReplacedFunctions()
         self._loops = Loops()
-        self._reachable = self._anew()
+        self._reachable = self._new_reachable()
         self._is_installed = False
 
     def install(self) -> None:
-        """Observe what the modules call that are proxied with `flow=True`, and nothing else.
-
-        Does nothing for modules that it has been done for.
-        """
+        """Observe the functions called by modules with `flow=True`. Does nothing for modules already observed."""
         wanted = {id(entry): entry for entry in self._tracer.registry if entry.watch.flow}
         gone = [key for key in self._followed if key not in wanted]
         if any(self._followed[key].module() is not None for key in gone):
-            self.remove()  # All begins anew: what those called that are followed no more may be called by others.
+            self.remove()  # Start over: other modules may share the functions that these called.
         else:
             for key in gone:
                 del self._followed[key]
@@ -93,8 +90,8 @@ class FlowSteps:
             return
         if not self._is_installed:
             self._is_installed = True
-            self._tracer.before_event = self.tell_of_ended
-            calls.put_in(self.tell_truth, self.follow_loop)
+            self._tracer.before_event = self.record_ended_loops
+            calls.put_in(self.record_test, self.follow_loop)
             for model, _, _ in self._live:
                 self._follow(model.modules())
         for key, entry in wanted.items():
@@ -104,20 +101,20 @@ class FlowSteps:
                 self._follow([module])
 
     def remove(self) -> None:
-        """Let all functions run their own code again."""
+        """Let all functions run their original code again."""
         if not self._is_installed:
             return
         self._is_installed = False
         self._replaced.put_back()
         calls.take_out()
-        self.tell_of_ended()
+        self.record_ended_loops()
         self._loops.forget()
         self._tracer.before_event = None
         self._followed.clear()
-        self._reachable = self._anew()
+        self._reachable = self._new_reachable()
 
     def add_live(self, module: nn.Module, observer: LiveFlow) -> None:
-        """Tell `observer` of the tests and loops of what `module` calls, on this thread, proxied or not."""
+        """Tell `observer` of tests and loops in the functions that `module` calls on this thread, proxied or not."""
         thread = self._threads.state
         self._live.append((module, observer, thread.live_flow))
         thread.live_flow = observer
@@ -127,8 +124,8 @@ class FlowSteps:
             self.install()
 
     def remove_live(self, observer: LiveFlow) -> None:
-        """Tell it of nothing any more."""
-        self.tell_of_ended()
+        """Stop telling `observer`."""
+        self.record_ended_loops()
         thread = self._threads.state
         for position, (_, other, before) in enumerate(self._live):
             if other is observer:
@@ -137,7 +134,7 @@ class FlowSteps:
                     thread.live_flow = before
                 break
         if self._is_installed:
-            self.remove()  # All begins anew, as above.
+            self.remove()  # Start over, as above.
             self.install()
 
     def _follow(self, modules: Iterable[nn.Module]) -> None:
@@ -145,11 +142,11 @@ class FlowSteps:
             for function in self._reachable.functions_of(module):
                 self._observe(function)
 
-    def _anew(self) -> Reachable:
+    def _new_reachable(self) -> Reachable:
         return Reachable(self._tracer.locator.is_user_file, lambda file: _is_below(file, self._never))
 
     def _observe(self, function: FunctionType) -> None:
-        """Let `function` tell of its tests, if it has any and its source is what is running."""
+        """Replace the code of `function` by observed code, if it has tests and its source is what is running."""
         code = function.__code__
         if function in self._replaced or not _has_tests(code):
             return
@@ -161,32 +158,32 @@ class FlowSteps:
             self._replaced.replace(function, observed)
         elif not (file == "<string>" and code.co_name.startswith("__")):  # As `dataclasses` makes them.
             self._tracer.note_problem(
-                f"Flow steps of some functions in {file} are not recorded: they are not what its source gives, "
-                "since it has changed, or they were made in another way."
+                f"Flow steps of some functions in {file} are not recorded: their code differs from its source, "
+                "because the file has changed or they were made in another way."
             )
 
-    # What observed code calls.
+    # Called by observed code.
 
-    def tell_truth(self, site: tuple[str, str, int], value: bool, frame: FrameType) -> None:
-        """Record that the test at `site`, in the code that runs in `frame`, has come out as `value`."""
+    def record_test(self, site: tuple[str, str, int], value: bool, frame: FrameType) -> None:
+        """Record that the test at `site`, in the code that runs in `frame`, came out as `value`."""
         try:
             thread = self._threads.state
             if thread.inside is not None or _tracing_state() is not None:
                 return
             if thread.live_flow is not None:
-                self.tell_of_ended()
+                self.record_ended_loops()
                 if thread.live_flow.is_open():
                     thread.live_flow.told(site, value, None, frame.f_code)
             place = self._place(thread, site, frame)
             if place is not None:
                 self._emit(place, site, value, None)
-        except RecursionError:  # The program's: it is about to meet it itself.
+        except RecursionError:  # The program's own: it is about to raise it itself.
             return
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
     def follow_loop(self, site: tuple[str, str, int], iterator: Iterator[Any], frame: FrameType) -> Iterator[Any]:
-        """What the loop at `site` goes over in place of `iterator`, so that it is recorded when it ends."""
+        """An iterator in place of `iterator` that records when the loop at `site` ends."""
         try:
             thread = self._threads.state
             if thread.inside is not None or _tracing_state() is not None:
@@ -204,8 +201,8 @@ class FlowSteps:
             self._tracer.fail(error)
             return iterator
 
-    def tell_of_ended(self) -> None:
-        """Record the loops that have ended: before whatever is recorded next."""
+    def record_ended_loops(self) -> None:
+        """Record the loops that have ended, before any later event."""
         for loop in self._loops.take_ended():
             begun: _Begun = loop.made
             if begun.place is not None:
@@ -214,7 +211,7 @@ class FlowSteps:
                 begun.live.told(begun.site, None, loop.iterations, begun.code)
 
     def _place(self, thread: ThreadState, site: tuple[str, str, int], frame: FrameType) -> _Place | None:
-        """Where a step belongs; None if it is not recorded."""
+        """Where a step belongs in the trace; None if it is not recorded."""
         stack = thread.stack
         if stack:
             entry = stack[-1].entry
@@ -241,22 +238,22 @@ class FlowSteps:
 
 
 def _has_tests(code: CodeType) -> bool:
-    """Whether there is a jump in `code`, or in that of a function within it."""
+    """Whether `code`, or a function within it, contains a jump."""
     if any(operation in _JUMPS for operation in code.co_code[::2]):
         return True
     return any(_has_tests(each) for each in code.co_consts if isinstance(each, CodeType))
 
 
 def _never_observed() -> tuple[str, ...]:
-    """The folders of torch, of this runtime, and of Python's own library."""
+    """The folders of torch, of this runtime, and of Python's standard library."""
     runtime = Path(__file__).resolve().parents[2]
     folders = [str(Path(torch.__file__).parent), *(str(runtime / each) for each in ("proxy_wrapper", "proxy_views"))]
     folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
-    return tuple(os.path.join(folder, "") for folder in folders)  # noqa: PTH118  As code objects have it.
+    return tuple(os.path.join(folder, "") for folder in folders)  # noqa: PTH118  The form used in code objects.
 
 
 def _is_below(file: str, folders: tuple[str, ...]) -> bool:
-    """Whether `file` is below one of these, and not below the folder of installed packages that lies in one."""
+    """Whether `file` is in one of these folders, but not in installed packages within it."""
     for folder in folders:
         if file.startswith(folder):
             return not file[len(folder) :].replace("\\", "/").startswith(_INSTALLED)

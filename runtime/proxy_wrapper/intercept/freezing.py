@@ -1,4 +1,4 @@
-"""Finds attempts to freeze parameters that have no effect: another name than `requires_grad`, or that of a module."""
+"""Finds ineffective attempts to freeze parameters: a misspelt `requires_grad`, or one set on a module."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _RIGHT: Final = "requires_grad"
 _ALIKE: Final = re.compile(r"requ?i?re?[sd]?_?grad(s|ients?)?")
 _FIRST: Final = 2
 _EVERY: Final = 32
-"""Which steps of an optimizer are looked at: the first ones and each so many-th, as a program may freeze them later."""
+"""Parameters are examined at an optimizer's first steps and then at every 32nd: a program may freeze later."""
 
 
 class Freezing:
-    """Makes `FreezeWithoutEffect` events."""
+    """Creates `FreezeWithoutEffect` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -35,7 +35,7 @@ class Freezing:
         self._told: set[str] = set()
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
-        """Look at the parameters that an optimizer steps, and at their modules, now and then."""
+        """Examine an optimizer's parameters and their modules, at the first steps and then every `_EVERY` steps."""
         step = self._steps.get(optimizer, 0)
         self._steps[optimizer] = step + 1
         if step >= _FIRST and step % _EVERY:
@@ -66,12 +66,12 @@ class Freezing:
 
 
 def _misspelt(attributes: Mapping[str, Any]) -> str:
-    """The attribute of a tensor that was to be `requires_grad`; "" if there is none."""
+    """The name of an attribute that is False and resembles `requires_grad`; "" if there is none."""
     return next((name for name, value in attributes.items() if value is False and _is_alike(name)), "")
 
 
 def _of_module(attributes: Mapping[str, Any]) -> str:
-    """The attribute of a module that would freeze a tensor; "" if there is none."""
+    """The name of a module attribute that looks like an attempt to freeze; "" if there is none."""
     return _RIGHT if attributes.get(_RIGHT) is False else _misspelt(attributes)
 
 

@@ -1,12 +1,12 @@
-"""Puts hooks of ours into torch's registries of hooks on all modules and all optimizers, and takes them out again.
+"""Adds our hooks to torch's global registries of hooks on modules and optimizers, and removes them.
 
-Other threads go through these registries meanwhile, calling hooks as they go: a registry that changes under them raises
-in the program. So where there is none but ours, a registry of its own takes the place of torch's empty one; who goes
-through the other goes on there. Only where the program has hooks itself, ours are put among them, since the handles
-that it was given know that registry: the last of a registry may come and go without harm.
+Other threads may be iterating over these registries, and a registry that changes meanwhile raises an error in the
+program. So an empty registry is replaced by a new one that holds our hook; whoever iterates over the old one is
+undisturbed. If the program has hooks, ours join them, since the program's handles know that registry: adding or
+removing the last entry does no harm.
 
-The numbers of ours are such as torch does not give, which counts up from 0, and it does not count them: a number is the
-key of a hook in its module, so that a file has it to which the whole module is saved.
+Our numbers are negative, while torch counts up from 0. Torch does not count ours, because a number is the key of a
+hook in its module, and a file to which the whole module is saved contains it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NUMBERS: Final = itertools.count(-(1 << 40))
 
 
 class GlobalHooks:
-    """Hooks that are put in and taken out together, all under one number."""
+    """Hooks that are added and removed together, all under one number."""
 
     def __init__(self, home: ModuleType, hooks: Mapping[str, Any]) -> None:
-        """Put none in yet.
+        """Prepare the hooks without adding them.
 
         Args:
-            home: the module of torch that has the registries.
-            hooks: what goes into the registry of each name, in this order.
+            home: the torch module that has the registries.
+            hooks: the hook for each registry, by name, in this order.
         """
         self._home = home
         self._hooks = dict(hooks)
@@ -38,7 +38,7 @@ class GlobalHooks:
         self._empty: dict[str, OrderedDict[int, Any]] = {}
 
     def put_in(self) -> None:
-        """Let torch call the hooks. Does nothing if it does."""
+        """Add the hooks. Does nothing if they are there."""
         for name, hook in self._hooks.items():
             registry = getattr(self._home, name)
             if self._number in registry:
@@ -50,7 +50,7 @@ class GlobalHooks:
                 setattr(self._home, name, OrderedDict({self._number: hook}))
 
     def take_out(self) -> None:
-        """Leave the registries as they are without the hooks. Does nothing if they are."""
+        """Remove the hooks. Does nothing if they are gone."""
         for name in reversed(self._hooks):
             registry = getattr(self._home, name)
             empty = self._empty.pop(name, None)
@@ -66,7 +66,7 @@ class GlobalHooks:
         return not any(set(getattr(self._home, name)) - {self._number} for name in self._hooks)
 
     def without_ours(self, value: Any) -> Any:
-        """What torch would have in place of `value` without the hooks: another registry, if it is one that has them."""
+        """What torch would have in place of `value`, one of its registries, without our hooks: a copy without them."""
         if type(value) is not OrderedDict or self._number not in value:
             return value
         return OrderedDict((number, hook) for number, hook in value.items() if number != self._number)

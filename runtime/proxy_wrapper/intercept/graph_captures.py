@@ -1,4 +1,4 @@
-"""Keeps the threads that write traces from waiting for the device while a CUDA graph is captured."""
+"""Keeps the writer threads from waiting for the device while a CUDA graph is captured."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _END: Final = "capture_end"
 
 
 class GraphCaptures:
-    """Makes no events.
+    """Creates no events.
 
-    While a graph is captured in the mode that `torch.cuda.graph` asks for ("global"), CUDA forbids all threads to wait
-    for events: one that does makes the capture fail. PyTorch has no hook there, so the two methods of its class of
-    graphs are replaced, which all ways of capturing one go through.
+    During a capture in the mode of `torch.cuda.graph` ("global"), CUDA forbids all threads to wait for events; doing so
+    makes the capture fail. PyTorch has no hook there, so two methods of its graph class are replaced, through which
+    all captures go.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -47,7 +47,7 @@ class GraphCaptures:
             setattr(graph, name, replacement)
 
     def remove(self) -> None:
-        """Put the originals back, unless somebody else has replaced ours since: then those only pass calls on."""
+        """Restore the originals. If other code has replaced ours since, ours only pass calls on."""
         graph = torch.cuda.CUDAGraph
         for name, original in self._originals.items():
             if getattr(graph, name) is self._replacements[name]:
@@ -94,7 +94,7 @@ class GraphCaptures:
 
     def _release(self) -> None:
         with self._lock:
-            self._captures = max(0, self._captures - 1)  # It may have begun before this was installed.
+            self._captures = max(0, self._captures - 1)  # It may have begun before installation.
             if not self._captures:
                 self._let_go()
 

@@ -1,4 +1,4 @@
-"""Gradients that no step of an optimizer takes: of parameters trained by hand, and of those that nobody trains."""
+"""Records gradients that no optimizer step uses: of parameters trained by hand, and of those that nobody trains."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from proxy_wrapper.values.statistics import PendingOr
 
 _FEW: Final = 16
-"""The backward passes of a program that trains nothing, as far as is known, whose gradients are kept."""
+"""The backward passes whose gradients are kept while a program is not known to train anything."""
 
 _SETTLED_AFTER: Final = 2
-"""The steps of a thread after which it is asked whether there is an optimizer that could take a gradient it has left.
-Those of other threads say nothing: the optimizer may not have been made yet."""
+"""The steps of a thread after which optimizers are searched for that could use a waiting gradient of it. Steps of
+other threads do not count: the optimizer may not exist yet."""
 
 _MOST_KEPT: Final = 256
-"""The gradients of one parameter that are kept for an optimizer which does not step."""
+"""The most gradients of one parameter that are kept for an optimizer that does not step."""
 
 
 GradientMarks: TypeAlias = "dict[int, tuple[int, int, int] | None]"
 
 
 class Waiting(NamedTuple):
-    """Gradients of one parameter of which it is not known yet whether an optimizer takes them.
+    """Gradients of one parameter, while it is unknown whether an optimizer will use them.
 
-    `training` is that of the thread that left the last of them, `since` how many steps the thread had made when it left
-    its first.
+    `training` is that of the thread that produced the last one; `since` is the number of steps that thread had made at
+    its first one.
     """
 
     training: Training
@@ -52,15 +52,15 @@ class Waiting(NamedTuple):
 
 
 class HandTraining:
-    """Records the gradients that a backward pass leaves where no optimizer will take them.
+    """Records the gradients that a backward pass leaves where no optimizer will use them.
 
-    Whether one will is not known at the first backward passes. So their gradients are kept, as numbers, until a step of
-    an optimizer that has the parameter, a change without one, or a search for optimizers tells.
+    Whether one will is unknown at first. So the statistics of the gradients are kept until a step of an optimizer with
+    the parameter, a change without one, or a search for optimizers shows it.
 
-    How a thread trains is kept with the thread (`Training`): one that trains by hand says nothing of another's models.
+    Each thread has its own `Training`: a thread that trains by hand says nothing about the models of another.
 
-    It also notes which gradients a step should have found. Where one found none, or zeros, the gradients are looked at
-    as soon as the backward pass leaves them, and the next step tells whether they were cleared in between.
+    It also notes which gradients a step should have found. After a step that found none, or zeros, the gradients are
+    summarised right after each backward pass. The next step then shows whether they were cleared in between.
     """
 
     def __init__(self, tracer: Tracer, records: StateRecords, optimizers: KnownOptimizers) -> None:
@@ -69,16 +69,16 @@ class HandTraining:
         self._optimizers = optimizers
         self._waiting: dict[int, Waiting] = {}
         self._has_looked_for: set[int] = set()
-        # How many gradients each parameter has had that no optimizer took at once.
+        # How many gradients each parameter has had that no optimizer used at once.
         self._gradients: Counter[int] = Counter()
-        # Those trained by hand, or by nobody; those whose last step found no gradient.
+        # Parameters trained by hand or by nobody; parameters whose last step found no gradient.
         self._settled: set[int] = set()
-        self._bereft: dict[int, StateEntry] = {}
-        # What the last backward passes have left of gradients that a step may miss.
+        self._without_gradient: dict[int, StateEntry] = {}
+        # The gradients that the last backward passes left and that a step may miss.
         self._left: dict[int, PendingOr] = {}
-        # Those whose last step found a gradient of which an accelerator has not told yet whether it is zero.
-        self._unsure: dict[int, tuple[StateEntry, PendingStatistics]] = {}
-        # Those that no optimizer has stepped with, as of so many parameters and buffers that there have been.
+        # Parameters whose gradient at the last step may be zero: an accelerator has yet to tell.
+        self._undecided: dict[int, tuple[StateEntry, PendingStatistics]] = {}
+        # Parameters that no optimizer has stepped, and the number of registered tensors when they were listed.
         self._without: list[StateEntry] = []
         self._without_as_of = -1
 
@@ -94,12 +94,12 @@ class HandTraining:
 
     @property
     def has_trained(self) -> bool:
-        """Whether the calling thread may have trained since its last step: with an optimizer that is not known."""
+        """Whether the calling thread may have trained since its last step, with an optimizer or without."""
         training = self._tracer.thread.training
         return training.has_optimizer or training.is_step_due
 
     def note_optimizer(self, states: StateTensors) -> None:
-        """An optimizer steps with these parameters, and records the gradients that it finds."""
+        """Note that an optimizer steps these parameters; the step itself records their gradients."""
         training = self._tracer.thread.training
         training.has_optimizer = True
         training.is_by_hand = False
@@ -113,10 +113,10 @@ class HandTraining:
                     self._left[state.id] = waited.gradients[-1].statistics
 
     def marks_of_gradients(self) -> GradientMarks:
-        """What tells afterwards which gradients a backward pass has added to, of those that no optimizer may take.
+        """Marks that later show to which gradients, of parameters without an optimizer, a backward pass has added.
 
-        Those that are left out here are left out afterwards, too: their thread may have ended by then, and what it has
-        left would look as if this pass had.
+        Parameters left out here are left out afterwards too. Their thread may have ended by then, and its gradients
+        would look like those of this pass.
         """
         return {
             state.id: None if tensor is None else _marks_of_gradient(tensor)
@@ -124,11 +124,11 @@ class HandTraining:
         }
 
     def after_backward(self, location: int, before: GradientMarks | None) -> None:
-        """A backward pass has ended that was called from `location`.
+        """Record the gradients that a backward pass, called from `location`, has left.
 
         Args:
-            location: where.
-            before: what `marks_of_gradients` gave before it; None if it hands gradients out, and leaves none.
+            location: where the pass was called.
+            before: the result of `marks_of_gradients` before it; None if it returns gradients and leaves none.
         """
         training = self._tracer.thread.training
         training.is_step_due = not training.has_optimizer
@@ -151,28 +151,28 @@ class HandTraining:
         if reached:
             self._take(self._records.gradients(reached, location, has_optimizer=False))
             if training.has_optimizer:
-                self._settle_what_waits(reached)
+                self._settle_overdue(reached)
 
     def note_changed(self, changed: Iterable[StateEntry]) -> None:
-        """Parameters have changed, and not by an optimizer: those that had gradients are trained by hand."""
+        """Note parameters changed without an optimizer: those that had gradients are trained by hand."""
         for state in changed:
             if state.id in self._waiting:
                 self._settle(state.id)
 
     def by_training(self, changed: Iterable[StateEntry]) -> dict[Training, list[StateEntry]]:
-        """The parameters that each thread has trained which used them last; the calling thread's may be none."""
+        """The changed parameters per thread that used their model last; the calling thread is always included."""
         found: dict[Training, list[StateEntry]] = {self._tracer.thread.training: []}
         for state in changed:
             found.setdefault(self._training_of(state), []).append(state)
         return found
 
     def ends_step(self, training: Training, changed: Sequence[StateEntry]) -> bool:
-        """Whether a thread has made a step by hand since it called a module last.
+        """Whether a thread has made a step by hand since its last module call.
 
         Args:
-            training: how it trains.
-            changed: the parameters found to have changed since; of modules that the present iteration is not
-                recorded for, none is looked at, and the backward pass alone tells.
+            training: the state of that thread.
+            changed: the parameters found changed since. Those of modules whose iteration is not recorded are not
+                examined; for them the backward pass alone counts.
         """
         if training.has_optimizer or not training.is_step_due:
             return False
@@ -185,11 +185,11 @@ class HandTraining:
         return has_changed or is_paused
 
     def may_have_changed(self, state: StateEntry) -> bool:
-        """Whether a parameter had its only gradient behind the last look at it: it may have been changed by that."""
+        """Whether a parameter's only gradient came after the last look at it: training may have changed it since."""
         return self._gradients.pop(state.id, 0) == 1
 
     def settle_all(self) -> None:
-        """Record all gradients that no optimizer has taken until now."""
+        """Record all gradients that no optimizer has used so far."""
         self._settle_where(lambda _: True)
 
     def _settle_where(self, is_due: Callable[[StateEntry], bool]) -> None:
@@ -199,58 +199,58 @@ class HandTraining:
                 self._settle(number)
 
     def _training_of(self, state: StateEntry) -> Training:
-        """How the thread trains that was the last to use the model of a parameter."""
+        """The state of the thread that last used the model of a parameter."""
         return state.holder.top.training or self._tracer.thread.training
 
-    def judged(self, gradients: Sequence[Gradient]) -> list[Gradient]:
-        """The gradients that a step has found, saying of each that is missing or zero whether it was cleared."""
-        return [self._judge(gradient) for gradient in gradients]
+    def with_cleared(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+        """The gradients of a step; missing or zero ones say whether they were cleared."""
+        return [self._with_cleared(gradient) for gradient in gradients]
 
-    def _judge(self, gradient: Gradient) -> Gradient:
+    def _with_cleared(self, gradient: Gradient) -> Gradient:
         number, now = gradient.tensor, gradient.statistics
         if isinstance(now, PendingStatistics):
             state = self._tracer.registry.state.get(number)
             if state is not None:
-                self._unsure[number] = state, now
+                self._undecided[number] = state, now
         elif is_nothing(now):
             state = self._tracer.registry.state.get(number)
             if state is not None:
-                self._bereft[number] = state
-        elif self._bereft:
-            self._bereft.pop(number, None)
+                self._without_gradient[number] = state
+        elif self._without_gradient:
+            self._without_gradient.pop(number, None)
         left = self._left.pop(number, None) if self._left else None
         return gradient if left is None else msgspec.structs.replace(gradient, cleared=was_cleared(left, now))
 
     def _note_left(self) -> None:
-        """Look at the gradients of parameters whose last step found none."""
-        for number, (state, pending) in list(self._unsure.items()):
+        """Summarise the gradients of parameters whose last step found none."""
+        for number, (state, pending) in list(self._undecided.items()):
             arrived = pending.arrived
             if arrived is not None:
-                del self._unsure[number]
+                del self._undecided[number]
                 if is_nothing(arrived):
-                    self._bereft[number] = state
+                    self._without_gradient[number] = state
                 else:
-                    self._bereft.pop(number, None)
-        if not self._bereft:
+                    self._without_gradient.pop(number, None)
+        if not self._without_gradient:
             return
         tracer = self._tracer
         thread = tracer.thread
         states = StateTensors()
-        for number, state in list(self._bereft.items()):
+        for number, state in list(self._without_gradient.items()):
             if tracer.is_used_elsewhere(state.holder, thread):
                 continue
             tensor = state.tensor()
             if tracer.registry.state.get(number) is not state or tensor is None:
-                del self._bereft[number]
+                del self._without_gradient[number]
             elif gradient_of(tensor) is None:
-                self._left.pop(number, None)  # What an earlier pass has left was cleared before this one.
+                self._left.pop(number, None)  # The gradient of an earlier pass was cleared before this one.
             elif not state.holder.is_paused:
                 states.add(state, tensor)
         for state, statistics in zip(states.entries, self._records.statistics_of_gradients(states), strict=True):
             self._left[state.id] = statistics
 
     def _take(self, gradients: Iterable[Gradient]) -> None:
-        """Send the gradients of parameters of which it is known that no optimizer takes them, and keep the others."""
+        """Send the gradients that are known to have no optimizer, and keep the others."""
         known = []
         thread = self._tracer.thread
         training = thread.training
@@ -269,14 +269,14 @@ class HandTraining:
         self._records.send_gradients(known)
 
     def _unsettle(self, reached: StateTensors) -> None:
-        """Wait again for those that an optimizer has been given since its last step."""
+        """Wait again for parameters that have been added to an optimizer."""
         settled = {id(tensor): state.id for state, tensor in reached if state.id in self._settled}
         if settled:
             taken = self._optimizers.taken(set(settled))
             self._settled.difference_update(settled[identity] for identity in taken)
 
-    def _settle_what_waits(self, reached: StateTensors) -> None:
-        """Record what has waited for some steps, of parameters that no optimizer has which could still step."""
+    def _settle_overdue(self, reached: StateTensors) -> None:
+        """Record gradients that have waited for some steps, of parameters that no optimizer has."""
         now = self._tracer.thread.steps
         due = {
             id(tensor): state.id
@@ -296,9 +296,9 @@ class HandTraining:
         self._records.send_gradients(self._waiting.pop(number).gradients)
 
     def _without_optimizer(self) -> Iterator[tuple[StateEntry, torch.Tensor | None]]:
-        """The parameters that no optimizer has stepped with, where the present iteration is recorded for them.
+        """The parameters that no optimizer has stepped and whose present iteration is recorded.
 
-        Those of other threads' models are left to them. A tensor is None while there is none by its name.
+        Models of other threads are left to those. A tensor is None if its name is unassigned.
         """
         tracer = self._tracer
         registry, thread = tracer.registry, tracer.thread
@@ -311,7 +311,7 @@ class HandTraining:
 
 
 def _marks_of_gradient(tensor: torch.Tensor) -> tuple[int, int, int] | None:
-    """What tells whether a backward pass has added to the gradient; None where there is none."""
+    """Marks that show whether a backward pass has added to the gradient; None if there is none."""
     gradient = gradient_of(tensor)
     return None if gradient is None else (id(gradient), *marks_of(gradient))
 

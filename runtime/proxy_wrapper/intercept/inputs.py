@@ -1,4 +1,4 @@
-"""Looks at the values that enter outermost modules in training, in the first few calls."""
+"""Summarises the inputs of outermost modules in training, in the first few calls."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _MOST: Final = 8
-"""How many tensors of one call are looked at."""
+"""The most tensors of one call that are summarised."""
 
 _LARGEST: Final = 1 << 24
-"""How many elements a tensor may have."""
+"""The most elements of such a tensor."""
 
 
 class Inputs:
-    """Makes `Input` events."""
+    """Creates `Input` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def look(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState) -> None:
-        """Record the values of the floating-point tensors that an outermost module is given."""
+        """Record the statistics of the floating-point tensors passed to an outermost module."""
         entry.input_looks -= 1
         tracer = self._tracer
         with unobserved() as readable:

@@ -1,4 +1,4 @@
-"""The optimizers of the program: those that have stepped with proxied parameters, and others that were looked for."""
+"""The program's optimizers: those that have stepped proxied parameters, and those found by a search."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import torch
 
 
 class KnownOptimizers:
-    """Tells which tensors an optimizer has. Keeps none alive."""
+    """Tells which tensors belong to an optimizer. Keeps none alive."""
 
     def __init__(self) -> None:
-        # Once it has updated a proxied model, an optimizer that no longer does is worth a record: the parameters were
-        # replaced, and it goes on with the old ones.
+        # An optimizer that stepped a proxied model and no longer does is worth a record: the parameters were replaced,
+        # and it goes on with the old ones.
         self._stepped: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._found: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
     def __contains__(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether it has stepped with proxied parameters."""
+        """Whether it has stepped proxied parameters."""
         return optimizer in self._stepped
 
     def add(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that it steps with proxied parameters."""
+        """Note that it steps proxied parameters."""
         self._stepped.add(optimizer)
 
     def find_all(self) -> None:
-        """Look for all optimizers that there are, which takes some 20 ms: PyTorch keeps no list of those made."""
+        """Search memory for all optimizers, which takes about 20 ms: PyTorch keeps no list of them."""
         for each in gc.get_objects():
-            if issubclass(type(each), torch.optim.Optimizer):  # Not `isinstance`: that may run code of the object's.
+            if issubclass(type(each), torch.optim.Optimizer):  # `isinstance` might run the object's code.
                 self._found.add(each)
 
     def taken(self, identities: set[int]) -> set[int]:
-        """Those of these tensors, by their `id`, that one of the optimizers known has now.
+        """Those of these tensors, by `id`, that a known optimizer has now.
 
-        All groups are gone through each time, some 40 ns for each tensor: they are the program's own lists, and nothing
-        tells when it changes one.
+        All groups are searched each time, about 40 ns per tensor: they are the program's own lists, whose changes go
+        unnoticed.
         """
         found: set[int] = set()
         for optimizer in {*self._stepped, *self._found}:

@@ -1,4 +1,4 @@
-"""Sees how the loss of each backward pass was computed, and its value."""
+"""Observes how the loss of each backward pass was computed, and its value."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
 
 _PROBABILITIES: Final = frozenset({"SoftmaxBackward0", "LogSoftmaxBackward0", "SigmoidBackward0"})
 _MOST: Final = 1000
-"""How many ways to compute a loss are told apart: there are several where batches have several sizes."""
+"""The most ways to compute a loss that are told apart; batches of several sizes make several."""
 
 
 class Losses:
-    """Makes `Loss` events."""
+    """Creates `Loss` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        # By how a loss was computed, and where the backward pass begins: each has lines of its own.
+        # Keyed by how a loss was computed and where the backward pass begins: each has its own lines.
         self._ids: dict[tuple[int, tuple[LossNode, ...]], int] = {}
-        # The line that makes probabilities, by the place of the backward pass: batches of other sizes are other ways.
+        # The line that makes probabilities, by the place of the backward pass. It does not depend on the batch size.
         self._activations: dict[int, int] = {}
         self._channels: tuple[str, ...] = ()
         self._made = 0
 
     def define(self, roots: Sequence[torch.Tensor], location: int, now_us: int) -> int:
-        """The id of how the only one of `roots` was computed, which is recorded if it is new; 0 if it is not known."""
+        """The id of how the only root was computed, recorded if new; 0 if there are several roots, or it is unknown."""
         if len(roots) != 1:
             return 0
         tracer = self._tracer
         nodes = loss_nodes(roots[0], tracer.thread.last_node_of_model)
         if not nodes:
             return 0
-        with tracer.lock:  # Other threads number their losses, too.
+        with tracer.lock:  # Other threads number losses too.
             return self._number_of(nodes, location, now_us)
 
     def _number_of(self, nodes: tuple[LossNode, ...], location: int, now_us: int) -> int:
         tracer = self._tracer
         channels = tuple(tracer.channels)
-        if channels != self._channels:  # A new one knows of none.
+        if channels != self._channels:  # A new channel has no definitions.
             self._channels = channels
             self._ids.clear()
             self._activations.clear()
@@ -94,7 +94,7 @@ class Losses:
         return number
 
     def _activated(self) -> int:
-        """The location of the only line in the code of the proxied modules that makes probabilities; else 0."""
+        """The location of the only line in proxied modules' code that makes probabilities; 0 if not exactly one."""
         tracer = self._tracer
         is_user_code = tracer.locator.is_user_code
         bodies: dict[int, Body] = {}
@@ -109,14 +109,14 @@ class Losses:
 
 
 def forward_of(entry: ModuleEntry | None) -> Body | None:
-    """The `forward` of a module's class; None if the module is gone, or that is no function of Python's."""
+    """The `forward` of a module's class; None if the module is gone or that is no Python function."""
     module = None if entry is None else entry.module()
     function: Any = getattr(type(module), "forward", None)
     return Body(function.__code__, function.__globals__) if type(function) is FunctionType else None
 
 
 def value_of(roots: Sequence[torch.Tensor]) -> Number | PendingValue | None:
-    """The value of the only one of `roots`, if it has one real element to read."""
+    """The value of the only root, if it is one readable real element."""
     if len(roots) != 1:
         return None
     (root,) = roots

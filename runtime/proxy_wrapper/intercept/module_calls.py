@@ -1,7 +1,7 @@
-"""Sees the calls of modules, through PyTorch's global module hooks.
+"""Observes module calls through PyTorch's global module hooks.
 
-Global, because hooks on a module itself switch off fast paths that look for them
-(`nn.TransformerEncoderLayer`), and with them the last bits of the results.
+They are global because hooks on a module itself switch off fast paths that look for them
+(`nn.TransformerEncoderLayer`), which changes the last bits of the results.
 """
 
 from __future__ import annotations
@@ -46,33 +46,33 @@ _count_function_modes: Final = torch._C._len_torch_function_stack
 _tracing_state: Final = torch._C._get_tracing_state
 _is_grad_enabled: Final = torch.is_grad_enabled
 
-_TORCH: Final = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120  As code objects have it.
-"""Where torch's own code lies."""
+_TORCH: Final = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120  As in code objects.
+"""The folder of torch's own code."""
 
 _TO_CALL: Final = 3
-"""How many frames above `_begin` that of `_call_impl` is: between them are `enter` and `inner`, which calls hooks."""
+"""The number of frames from `_begin` up to `_call_impl`: `enter` and `inner`, which calls hooks, lie between."""
 
 _PASSED: Final = 2
-"""How many frames of torch's there are from there on, where a module is called as usual: `_wrapped_call_impl`, too."""
+"""The number of torch's frames from there on in an ordinary call: `_wrapped_call_impl` is the other one."""
 
 _NO_KEYWORDS: Final[dict[str, Any]] = {}
 _NO_WORDS: Final[dict[str, str]] = {}
 _NO_NUMBERS: Final[dict[str, int]] = {}
-"""What nearly all calls have for keywords, never written to: two objects fewer for each record that waits."""
+"""Shared by nearly all calls, which have no keyword tensors; never written to. Saves two objects per record."""
 
 
 class ModuleCalls:
-    """Makes `CallModule` and `ReturnModule` events, and `NonFinite` ones for outputs.
+    """Creates `CallModule` and `ReturnModule` events, and `NonFinite` events for outputs.
 
-    `_begin` and `_end` run for each call of each module: they are written out, and look things up once.
+    `_begin` and `_end` run for each call of each module, so they are inlined and look up each value once.
     """
 
     def __init__(self, tracer: Tracer, on_enter: ModeSetter) -> None:
-        """Watch for `tracer`.
+        """Observe for `tracer`.
 
         Args:
-            tracer: what the events are made for.
-            on_enter: told of each call, so that the calling thread sees torch calls where it should.
+            tracer: receives the events.
+            on_enter: notified of each call, to switch the observation of torch calls on and off.
         """
         self._tracer = tracer
         self._threads = tracer.threads
@@ -108,7 +108,7 @@ class ModuleCalls:
         return self._hooks.without_ours(value)
 
     def is_alone(self) -> bool:
-        """Whether these are the only global module hooks there are."""
+        """Whether there are no other global module hooks."""
         modules = torch.nn.modules.module
         has_others = modules._global_backward_pre_hooks or modules._global_backward_hooks
         return not has_others and self._hooks.are_alone()
@@ -119,10 +119,10 @@ class ModuleCalls:
         """Begin a call of `module` with the positional arguments `args`.
 
         Args:
-            module: what is called.
-            args: what is given by position.
-            compiled: whether nothing below it is seen.
-            kwargs: what is given by keyword. Torch does not tell a hook on all modules; the frame that calls it knows.
+            module: the called module.
+            args: its positional arguments.
+            compiled: whether nothing inside the call is observed.
+            kwargs: its keyword arguments; None to read them from the calling frame, as torch does not pass them on.
         """
         live = None
         try:
@@ -130,7 +130,7 @@ class ModuleCalls:
             if thread.inside is not None:
                 return
             live = thread.live
-            # What follows asks tensors for nothing that a function mode sees, but for the look at the model's state
+            # The rest makes no tensor calls that a function mode would see, except when the model's state is examined
             # before the outermost call.
             if live is not None and not self._modules:
                 self._mode.enter(module, is_proxied=False)
@@ -149,10 +149,10 @@ class ModuleCalls:
                 live.enter(module, args, given or _NO_KEYWORDS)
 
     def leave(self, module: nn.Module, args: Any, *rest: Any) -> Any:
-        """End a call. torch gives (kwargs, output) after one that returned, (None,) after one that raised.
+        """End a call. Torch passes (kwargs, output) after a return, (None,) after an exception.
 
         Returns:
-            What the program is to get in place of the output; None for the output itself.
+            What the program gets in place of the output; None for the output itself.
         """
         live = None
         try:
@@ -164,7 +164,7 @@ class ModuleCalls:
             if live is not None and not self._modules:
                 if thread.aside:
                     self._mode.leave(module)
-            elif not _count_function_modes() and not thread.aside:  # Else ours may be put back on the way.
+            elif not _count_function_modes() and not thread.aside:  # Otherwise our mode may be restored meanwhile.
                 self._end(module, args, rest, thread)
             else:
                 with torch._C.DisableTorchFunction():
@@ -175,14 +175,14 @@ class ModuleCalls:
 
     def _begin(self, module: nn.Module, args: Any, thread: ThreadState, *, compiled: bool) -> None:
         tracer = self._tracer
-        if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
+        if _tracing_state() is not None:  # `torch.jit.trace` would record even reading a shape.
             self._mode.step_aside()
             return
         mode = self._mode
         entry = self._modules.get(id(module))
         if entry is None or entry.module() is not module:
             if not self._modules:
-                self._rest()
+                self._stop_observing()
                 return
             entry = tracer.adopt(module)
             if entry is None:
@@ -192,6 +192,7 @@ class ModuleCalls:
         stack = thread.stack
         if entry.parent is None:
             _drop_stale(stack, entry)
+            tracer.take_in(entry, stack)
         thread.just_given = None
         now = (perf_counter_ns() - self._began_ns) // 1000
         if stack:
@@ -244,14 +245,14 @@ class ModuleCalls:
             self._has_begun(module, entry, thread)
 
     def _has_begun(self, module: nn.Module, entry: ModuleEntry, thread: ThreadState) -> None:
-        """Tell those of a call that need not know of every one."""
+        """Notify the observers that are rarely active."""
         if thread.draws is not None:
             thread.draws.enter(entry)
         if self._mode.is_installed:
             self._mode.enter(module, is_proxied=True)
 
     def _look_closer(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState, *, is_seen: bool) -> None:
-        """Look at what only the first outermost calls of a module tell."""
+        """Examine what is only examined in the first outermost calls of a module."""
         module = entry.module()
         if module is None:
             return
@@ -263,14 +264,14 @@ class ModuleCalls:
             self._dropouts.begin(thread)
 
     def _note_drawn(self, entry: ModuleEntry | None, thread: ThreadState) -> None:
-        """Take note of the random numbers that a module has drawn, which has been called in evaluation mode."""
+        """Note the random numbers that a module has drawn in evaluation mode."""
         if thread.draws is not None and entry is not None:
             thread.draws.leave(entry)
         if not thread.stack:
             self._dropouts.end(thread)
 
     def _is_around_wrapper(self, entry: ModuleEntry) -> bool:
-        """Whether a module that is called for training belongs to a distributed wrapper, which is not called."""
+        """Whether a module called for training belongs to a distributed wrapper that is bypassed."""
         wrapped = self._tracer.wrapped_models
         above: ModuleEntry | None = entry
         while wrapped and above is not None and _is_grad_enabled():
@@ -280,17 +281,17 @@ class ModuleCalls:
             above = above.parent
         return False
 
-    def _rest(self) -> None:
-        """See nothing until there is a proxied module again: the last one has been freed.
+    def _stop_observing(self) -> None:
+        """Observe nothing until there is a proxied module again: the last one has been freed.
 
-        Here, at the call of a module, and not when the last one is freed: that may be while torch walks through hooks.
+        This happens at a module call rather than when the last one is freed: torch may then be iterating over hooks.
         """
         thread = self._tracer.thread
-        if not (thread.torch_calls or thread.suspended_calls):  # Else torch would put the mode back.
+        if not (thread.torch_calls or thread.suspended_calls):  # Otherwise torch would restore the mode.
             self._tracer.rest()
 
     def _hide_traceback(self, module: nn.Module, rest: tuple[Any, ...]) -> None:
-        """Let the error of a module that is called inside compiled code look as without us."""
+        """Clean the traceback of an error in a module that is called inside compiled code."""
         error = sys.exc_info()[1] if len(rest) == 1 and rest[0] is None else None
         if error is not None and self.is_alone():
             show_as_unhooked(module, error)
@@ -298,7 +299,7 @@ class ModuleCalls:
     def _end(self, module: nn.Module, args: Any, rest: tuple[Any, ...], thread: ThreadState) -> None:
         entry = self._modules.get(id(module))
         stack = thread.stack
-        call = self._taken_off(entry, stack)
+        call = self._pop(entry, stack)
         if thread.aside:
             self._mode.leave(module)
         if thread.draws is not None:
@@ -345,7 +346,7 @@ class ModuleCalls:
                     bool(entry.gradient_looks) and _is_cut_off(entry, module, outputs),
                 )
             )
-        if len(outputs) == 1:  # As most have, without a list made for it.
+        if len(outputs) == 1:  # The usual case, without creating a list.
             self._check(entry, outputs[0], numbers[0], thread, statistics[0] if statistics else None)
         else:
             for output, number, known in zip(outputs, numbers, statistics or [None] * len(outputs), strict=True):
@@ -354,7 +355,7 @@ class ModuleCalls:
             self._check_inputs(entry, args, thread)
 
     def _has_raised(self, module: nn.Module, call: ActiveCall) -> bool:
-        """Whether a call has ended by an exception, whose traceback is made to look as without us."""
+        """Whether a call has ended by an exception, whose traceback is then cleaned."""
         error = sys.exc_info()[1]
         if error is None or id(error) == call.exception_id:
             return False
@@ -363,7 +364,7 @@ class ModuleCalls:
         return True
 
     def _check_inputs(self, entry: ModuleEntry, args: Any, thread: ThreadState) -> None:
-        """Look at the arguments of a module that has written into some."""
+        """Check the arguments of a module that has changed some in place."""
         for tensor in find_tensors(args):
             self._check(entry, tensor, self._meet(tensor), thread, None)
 
@@ -375,10 +376,10 @@ class ModuleCalls:
         numbers: Sequence[int],
         thread: ThreadState,
     ) -> Sequence[PendingOr]:
-        """Statistics of what a module gave back; those of just now, if it gave back what was just given to it.
+        """Statistics of a module's outputs; reused if the last call inside it has just returned the same tensor.
 
-        A layer of torch's gives back what a function of torch has given, `nn.Sequential` what its last module has. With
-        no code of the program's between, the values are the same.
+        A layer of torch returns the result of a torch function, and `nn.Sequential` that of its last module. If no code
+        of the program runs in between, the values are the same.
         """
         known, thread.just_given = thread.just_given, None
         if len(outputs) != 1 or not numbers[0]:
@@ -398,7 +399,7 @@ class ModuleCalls:
         return statistics
 
     def _is_torchs_own(self, module: nn.Module) -> bool:
-        """Whether what runs between the last call in a module and its end is code of torch's own."""
+        """Whether only torch's own code runs between the last call inside a module and its end."""
         code = getattr(type(module).forward, "__code__", None)
         return (
             code is not None
@@ -415,14 +416,14 @@ class ModuleCalls:
         thread: ThreadState,
         known: PendingOr,
     ) -> None:
-        """Look at the values of a tensor of that number, unless they are those that another module has left.
+        """Check a tensor for non-finite values, unless its values have been checked already.
 
         Args:
-            entry: of the module that put it out, or wrote into it.
-            tensor: what it gave back, or was given.
-            number: that of the tensor.
-            thread: the one that called the module.
-            known: the statistics of the tensor, if there are any.
+            entry: the module that returned it, or wrote into it.
+            tensor: what to check.
+            number: its number in the trace.
+            thread: the thread that called the module.
+            known: its statistics, if there are any.
         """
         version = version_of(tensor)
         if number and thread.checked.get(number) != version:
@@ -430,22 +431,22 @@ class ModuleCalls:
             if not (entry.has_been_nonfinite or is_known_finite(known) or is_certainly_finite(tensor)):
                 self._outputs.check(entry, tensor, thread, known)
 
-    def _taken_off(self, entry: ModuleEntry | None, stack: list[ActiveCall]) -> ActiveCall | None:
-        """Take the call of `entry` off the stack; None if it is not there."""
+    def _pop(self, entry: ModuleEntry | None, stack: list[ActiveCall]) -> ActiveCall | None:
+        """Pop the call of `entry` off the stack; None if it is not there."""
         if stack and stack[-1].entry is entry:
             return stack.pop()
-        return self._finished(entry, stack) if entry is not None else None
+        return self._pop_to(entry, stack) if entry is not None else None
 
-    def _finished(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
-        """Take the call of `entry`, which is not the last one on the stack, off it; None if there is none."""
+    def _pop_to(self, entry: ModuleEntry, stack: list[ActiveCall]) -> ActiveCall | None:
+        """Pop the call of `entry` and the calls above it, which is not the usual case; None if it is not there."""
         if not any(call.entry is entry for call in stack):
             return None
-        while (call := stack.pop()).entry is not entry:  # Left by an exception that hooks are not told of.
+        while (call := stack.pop()).entry is not entry:  # Ended by an exception of which hooks are not notified.
             self._mode.leave(call.entry.module())
         return call
 
     def _describe_keywords(self, given: dict[str, Any]) -> tuple[dict[str, str], dict[str, int]]:
-        """The description of each tensor that was given by keyword, and its number."""
+        """The description and the number of each tensor passed by keyword."""
         words, numbers = {}, {}
         for key, value in given.items():
             if isinstance(value, torch.Tensor):
@@ -454,7 +455,7 @@ class ModuleCalls:
 
 
 def _leave_live(live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]) -> Any:
-    """Tell `live` how a call has ended, as `leave` is told; what `leave` gives back."""
+    """Tell `live` how a call has ended; the arguments and result are those of `leave`."""
     if len(rest) == 1:
         live.leave_raising(module)
         return None
@@ -463,32 +464,32 @@ def _leave_live(live: LiveObserver, change: ChangingObserver | None, module: nn.
 
 
 def _sum_of_versions(args: Any) -> int:
-    """What torch has counted of in-place changes to the tensors among arguments, summed up."""
+    """The summed version counts of the tensors among `args`."""
     if len(args) == 1 and type(args[0]) is torch.Tensor:
         return version_of(args[0])
     return sum(map(version_of, find_tensors(args)))
 
 
 class ModeSetter:
-    """Does nothing at the edges of module calls; `torch_calls` does more."""
+    """Does nothing at the edges of module calls; `torch_calls` has a subclass that does."""
 
     is_installed = False
-    """Whether it is to be told that modules are about to run."""
+    """Whether it is to be notified of module calls."""
 
     def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
-        """A module is about to run."""
+        """Note that a module is about to run."""
 
     def leave(self, module: nn.Module | None) -> None:
-        """It has run."""
+        """Note that it has run."""
 
     def step_aside(self) -> None:
-        """See no torch call until a proxied module runs again."""
+        """Observe no torch call until a proxied module runs again."""
 
 
 def _drop_stale(stack: list[ActiveCall], entry: ModuleEntry) -> None:
-    """Drop calls that `KeyboardInterrupt` and the like left behind, of which hooks are not told.
+    """Drop calls that `KeyboardInterrupt` and the like ended, of which hooks are not notified.
 
-    Where a root is called inside another call, that call must be under way, and be none of the same root.
+    If a root is called inside another call, that call must be running, and belong to another root.
     """
     for depth, call in enumerate(stack):
         if call.entry is entry:
@@ -499,7 +500,7 @@ def _drop_stale(stack: list[ActiveCall], entry: ModuleEntry) -> None:
 
 
 def is_being_called(module: nn.Module | None) -> bool:
-    """Whether this thread is calling `module`; hooks are not told when `KeyboardInterrupt` ends a call."""
+    """Whether this thread is inside a call of `module`, by its frames: hooks may have missed the end of a call."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and module is not None:
         if frame.f_code is _MODULE_CALL and frame.f_locals.get("self") is module:
@@ -509,7 +510,7 @@ def is_being_called(module: nn.Module | None) -> bool:
 
 
 def _is_cut_off(entry: ModuleEntry, module: nn.Module, outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether no gradient reaches a module in training from what it has put out; that is asked of its first calls."""
+    """Whether no gradient can flow from a training module's outputs to its parameters; asked at its first calls."""
     if not (module.training and outputs):
         return False
     entry.gradient_looks -= 1

@@ -1,4 +1,4 @@
-"""Sees what optimizers are set to: their learning rates and other numbers, and which parameters they have."""
+"""Observes the settings of optimizers: learning rates and other numbers, and which parameters they have."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class _Known:
-    """What was recorded of an optimizer last.
+    """What was last recorded of an optimizer.
 
     Attributes:
-        id: its number.
-        groups: what its groups were.
-        identities: of what tensors they consisted.
-        of_modules: how many of these a proxied module had.
-        channels: who knows.
-        made: the location where it was made; 0 if that was not seen.
-        has_stepped: whether it has.
-        passes: how many backward passes there had been when it stepped last, or was made.
-        misplaced: the learning rates that it was given where it reads none, by their names: the first of each, and
-            that which it reads.
-        told: the names of those that were recorded.
+        id: its number in the trace.
+        groups: its recorded groups.
+        identities: the ids of the tensors in each group.
+        of_modules: how many of these belong to proxied modules.
+        channels: the channels that have the definition.
+        made: the location where it was created; 0 if unknown.
+        has_stepped: whether it has stepped.
+        passes: the number of backward passes begun when it last stepped, or was created.
+        misplaced: the learning rates found under names that it does not read: the first value of each, and the rate
+            in effect then.
+        reported: the names already reported.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class _Known:
         "misplaced",
         "of_modules",
         "passes",
-        "told",
+        "reported",
     )
 
     def __init__(self, number: int, made: int = 0, passes: int = 0) -> None:
@@ -60,18 +60,18 @@ class _Known:
         self.of_modules = 0
         self.channels: tuple[str, ...] = ()
         self.misplaced: dict[str, tuple[object, object]] = {}
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
 
-class Acts(NamedTuple):
-    """An optimizer's id, and what came last of "nothing", a "backward" pass since its last step, and a "step"."""
+class LastEvent(NamedTuple):
+    """An optimizer's id, and its last event: "nothing", a "backward" pass since its last step, or a "step"."""
 
     id: int
     last: str
 
 
 class OptimizerSettings:
-    """Makes `Optimizer` events."""
+    """Creates `Optimizer` and `RateWithoutEffect` events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -81,13 +81,13 @@ class OptimizerSettings:
         self._passes = 0
 
     def note_made(self, optimizer: torch.optim.Optimizer, location: int) -> None:
-        """Note where an optimizer is being made, which has no parameters yet."""
+        """Note where an optimizer is created; it has no parameters yet."""
         self._made += 1
         self._known[optimizer] = _Known(self._made, location, self._passes)
         self._new.append(weakref.ref(optimizer))
 
     def before_backward(self, states_of: Callable[[torch.optim.Optimizer], StateTensors]) -> None:
-        """Record the optimizers that were made since the last backward pass, those that have proxied parameters."""
+        """Record the optimizers with proxied parameters that were created since the last backward pass."""
         self._passes += 1
         if not self._new:
             return
@@ -107,21 +107,21 @@ class OptimizerSettings:
         if known is not None:
             known.has_stepped, known.passes = True, self._passes
 
-    def acts_of(self, optimizer: torch.optim.Optimizer) -> Acts | None:
-        """What an optimizer has done last; None for one that was made before anything was proxied and never stepped."""
+    def last_event_of(self, optimizer: torch.optim.Optimizer) -> LastEvent | None:
+        """An optimizer's last event; None if it was created before anything was proxied and never stepped."""
         known = self._known.get(optimizer)
         if known is None:
             return None
         if known.passes < self._passes:
-            return Acts(known.id, "backward")
-        return Acts(known.id, "step" if known.has_stepped else "nothing")
+            return LastEvent(known.id, "backward")
+        return LastEvent(known.id, "step" if known.has_stepped else "nothing")
 
     def count_passes(self) -> int:
         """How many backward passes have begun."""
         return self._passes
 
     def have_been_stepped(self, gradients: frozenset[int]) -> bool:
-        """Whether an optimizer has stepped with some gradients, by their `id`, since the last backward pass."""
+        """Whether an optimizer has stepped with these gradients, by `id`, since the last backward pass."""
         return any(
             not gradients.isdisjoint(id(each.grad) for each in group["params"])
             for optimizer, known in list(self._known.items())
@@ -130,13 +130,13 @@ class OptimizerSettings:
         )
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int, now_us: int) -> int:
-        """Record what has changed since the last step of an optimizer.
+        """Record what has changed in an optimizer's settings since its last step.
 
         Args:
-            optimizer: it steps.
-            states: those of its parameters that proxied modules have.
+            optimizer: the optimizer that steps.
+            states: its parameters that belong to proxied modules.
             location: where it steps.
-            now_us: when.
+            now_us: the time, in microseconds since the trace began.
 
         Returns:
             The id of the optimizer.
@@ -146,7 +146,7 @@ class OptimizerSettings:
         if known is None:
             self._made += 1
             known = self._known[optimizer] = _Known(self._made)
-        # A new channel knows nothing; a parameter that a module has no more counts among the others.
+        # A new channel has no definitions. A parameter that left its module counts among the others.
         is_new = (known.channels, known.of_modules) != (channels, len(states))
         known.channels, known.of_modules = channels, len(states)
         if is_new or len(known.groups) != len(optimizer.param_groups):
@@ -176,27 +176,27 @@ class OptimizerSettings:
         return known.id
 
     def _look_for_misplaced(self, optimizer: torch.optim.Optimizer, known: _Known, location: int, now_us: int) -> None:
-        """Record that the learning rate is set where the optimizer does not read it, once for each name.
+        """Report each name under which a learning rate is set that the optimizer does not read, once.
 
-        An attribute of one of PyTorch's own classes that is another number than the rate is enough; a key of a group,
-        which may be a note of the program's, must have changed while the rate has not.
+        An attribute of PyTorch's own optimizers that differs from the rate is enough. A key of a group may be the
+        program's own note, so it must have changed while the rate has not.
         """
         group = optimizer.param_groups[0] if optimizer.param_groups else {}
         rate = group.get("lr")
         for name in _ATTRIBUTES:
             value = vars(optimizer).get(name)
             is_own = value is not None and type(optimizer).__module__.startswith("torch.optim.")
-            if is_own and _are_unlike(value, rate) and name not in known.told:
+            if is_own and _are_different_numbers(value, rate) and name not in known.reported:
                 self._tell_misplaced(known, name, location, now_us, is_key=False)
         for name in _KEYS:
-            if name in group and name not in known.told:
+            if name in group and name not in known.reported:
                 value = group[name]
                 first, first_rate = known.misplaced.setdefault(name, (value, rate))
-                if _are_unlike(first, value) and first_rate == rate:
+                if _are_different_numbers(first, value) and first_rate == rate:
                     self._tell_misplaced(known, name, location, now_us, is_key=True)
 
     def _tell_misplaced(self, known: _Known, name: str, location: int, now_us: int, *, is_key: bool) -> None:
-        known.told.add(name)
+        known.reported.add(name)
         tracer = self._tracer
         frame = tracer.locator.user_frame(3)
         find = key_assigned if is_key else attribute_assigned
@@ -234,13 +234,13 @@ class OptimizerSettings:
         tracer.broadcast(event, location, level=INFO, also=(made,))
 
 
-def _are_unlike(one: object, other: object) -> bool:
-    """Whether both are plain numbers, and not the same."""
+def _are_different_numbers(one: object, other: object) -> bool:
+    """Whether both are plain numbers and differ."""
     return type(one) in (int, float) and type(other) in (int, float) and one != other
 
 
 _ATTRIBUTES: Final = ("lr", "learning_rate")
 _KEYS: Final = ("learning_rate", "learningrate", "lrate", "LR", "Lr", "l_r")
-"""What a learning rate is called by those who set it where no optimizer of PyTorch reads it."""
+"""Names under which programs set a learning rate that no optimizer of PyTorch reads."""
 
 _NEW: Final = object()

@@ -1,7 +1,7 @@
-"""Names the tensors that optimizers keep for proxied parameters, and records how they change.
+"""Names the tensors that optimizers keep for proxied parameters, and records their changes.
 
-What an optimizer keeps comes into being in its first step, is replaced when it is loaded, and may be anything. So it is
-looked at before and after each step and, while there may be new state, at each call of torch within one.
+Optimizer state is created in the first step, replaced by loading, and may be anything. So it is examined before and
+after each step and, while there may be new state, at each torch call within one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Kept(NamedTuple):
-    """A tensor of optimizer state that was known before; `is_replaced` if another one had its name until now."""
+    """A tensor of optimizer state that already has a name. `is_replaced`: another tensor had its name until now."""
 
     entry: OptimizerStateEntry
     tensor: torch.Tensor
@@ -39,13 +39,13 @@ class _Kept(NamedTuple):
 
 
 class OptimizerStates:
-    """Makes `OptimizerState` events, and the `Update` events of what these define."""
+    """Creates `OptimizerState` events, and the `Update` events of these tensors."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def before_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
-        """Take up what `optimizer` has been given for the parameters `states` since its last step, by loading it."""
+        """Record state of the parameters `states` that was loaded into `optimizer` since its last step."""
         if not self._tracer.follows_optimizers:
             return
         known = self._look(optimizer, states)
@@ -58,19 +58,19 @@ class OptimizerStates:
             thread.optimizer, thread.optimizer_size = weakref.ref(optimizer), size
 
     def after_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
-        """Record what a step has made of the state that is kept for the parameters `states`."""
+        """Record how a step has changed the state of the parameters `states`."""
         if self._tracer.follows_optimizers:
             self._record(self._look(optimizer, states), location, "step")
 
     def adopt(self, thread: ThreadState) -> None:
-        """Name what the optimizer that steps in `thread` has made since this was asked last."""
+        """Name the state that the optimizer stepping in `thread` has created since the last call."""
         optimizer = None if thread.optimizer is None else thread.optimizer()
         if optimizer is None:
             return
         size = _size(optimizer)
         if size == thread.optimizer_size:
             return
-        # The last one may have got more since.
+        # The last parameter may have received more state since.
         count = size[0] - thread.optimizer_size[0] + 1
         thread.optimizer_size = size
         tracer = self._tracer
@@ -84,7 +84,7 @@ class OptimizerStates:
             self._look(optimizer, pairs)
 
     def _look(self, optimizer: torch.optim.Optimizer, states: Iterable[tuple[StateEntry, torch.Tensor]]) -> list[_Kept]:
-        """Define what is kept for parameters and has no name; gives what had one, each tensor once."""
+        """Define state tensors that have no name yet; returns those that had one, each once."""
         registry = self._tracer.registry
         known: dict[OptimizerStateEntry, _Kept] = {}
         new: dict[OptimizerStateEntry, torch.Tensor] = {}
@@ -106,7 +106,7 @@ class OptimizerStates:
         return list(known.values())
 
     def _define(self, new: Mapping[OptimizerStateEntry, torch.Tensor]) -> None:
-        """Send the definitions of tensors, with their statistics where these are wanted."""
+        """Send the definitions of tensors, with their statistics if these are recorded."""
         statistics = self._statistics(new)
         for entry, tensor in new.items():
             entry.watched = entry.of.watched
@@ -117,12 +117,12 @@ class OptimizerStates:
 
     @staticmethod
     def _statistics(tensors: Mapping[OptimizerStateEntry, torch.Tensor]) -> dict[OptimizerStateEntry, PendingOr]:
-        """Those of the tensors whose changes are recorded."""
+        """Statistics of the tensors whose changes are recorded."""
         wanted = [entry for entry in tensors if entry.holder.watch.wants_all and entry.of.watched]
         return dict(zip(wanted, statistics_of([tensors[entry] for entry in wanted]), strict=True))
 
     def _record(self, kept: Sequence[_Kept], location: int, cause: str) -> None:
-        """Record what has changed, by a step or, without a `cause`, between two."""
+        """Record changes by a step or, if `cause` is "", between two steps."""
         tracer = self._tracer
         now, thread = tracer.now_us(), tracer.thread
         batch = Batch()
@@ -158,12 +158,12 @@ class OptimizerStates:
 
 
 def _is_followed(holder: ModuleEntry) -> bool:
-    """Whether what optimizers keep for the parameters of a module has names."""
+    """Whether the optimizer state of a module's parameters is named."""
     return holder.level <= DEBUG or (holder.level <= INFO and holder.watch.wants_all)
 
 
 def _size(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
-    """How many parameters an optimizer keeps state for, and how much for the last of them."""
+    """How many parameters an optimizer has state for, and how many entries the last of them has."""
     state = optimizer.__dict__.get("state")
     if not isinstance(state, dict) or not state:
         return 0, 0

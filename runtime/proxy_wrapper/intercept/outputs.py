@@ -1,4 +1,4 @@
-"""Looks for the first non-finite value in what modules put out, and in what backward passes begin with."""
+"""Looks for the first non-finite value in module outputs and in losses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Outputs:
-    """Makes `NonFinite` events for outputs of modules, and for losses."""
+    """Creates `NonFinite` events for module outputs and for losses."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._has_loss_been_nonfinite = False
-        self._has_been_told = False
+        self._has_reported = False
 
     def check(
         self,
@@ -40,15 +40,15 @@ class Outputs:
         thread: ThreadState,
         statistics: PendingOr = None,
     ) -> None:
-        """Look at one tensor that the module of `entry` has put out, and report it if it is the first of this module.
+        """Report an output of the module of `entry` if it has the module's first non-finite value.
 
-        To be called where no function mode sees it, and for what is not certainly finite.
+        Call it where no function mode is active, for tensors that may be non-finite.
 
         Args:
-            entry: of the module.
-            output: the tensor.
-            thread: the one that called the module.
-            statistics: those of the tensor, where they are known.
+            entry: the module's entry.
+            output: the output.
+            thread: the thread that called the module.
+            statistics: those of the output, if known.
         """
         count: int | Pending
         if isinstance(statistics, PendingStatistics):
@@ -68,7 +68,7 @@ class Outputs:
             entry.channel.emit(event, location)
 
     def check_loss(self, tensors: Sequence[torch.Tensor], location: int) -> None:
-        """Look at what a backward pass begins with, at `location`, and report it if it is the first of this process."""
+        """Report the root of a backward pass at `location` if it is the first non-finite one of this process."""
         tracer = self._tracer
         for tensor in tensors:
             if self._has_loss_been_nonfinite or is_certainly_finite(tensor):
@@ -86,9 +86,9 @@ class Outputs:
                 tracer.broadcast(event, location, level=WARNING, also=also)
 
     def _is_first(self, count: int | Pending) -> bool:
-        """Whether nothing was told before what was found now: where several follow from it, it tells where it began."""
-        is_first = isinstance(count, int) and not self._has_been_told
-        self._has_been_told = True
+        """Whether this is the first report: later ones may only follow from it. The origin is searched for it alone."""
+        is_first = isinstance(count, int) and not self._has_reported
+        self._has_reported = True
         return is_first
 
     def _event(
@@ -116,12 +116,12 @@ class Outputs:
 
 
 def is_known_finite(statistics: PendingOr) -> bool:
-    """Whether statistics are at hand, and say that there is neither a NaN nor an infinity."""
+    """Whether statistics are available and count no NaN or infinity."""
     return type(statistics) is Statistics and not statistics.nonfinite
 
 
 def _count(tensor: torch.Tensor) -> int | PendingCount:
-    """How many elements are not finite; 0 for a tensor that has no values to read, or none that can be other."""
+    """How many elements are not finite; 0 for a tensor without readable or without floating-point values."""
     with unobserved() as readable:
         if not readable or not has_values(tensor) or not (is_floating_point(tensor) or is_complex(tensor)):
             return 0

@@ -1,8 +1,8 @@
 """Follows the program into its other processes.
 
-A forked child goes on in a trace file of its own; a worker that loads data, in silence. A proxied module that
-`multiprocessing` sends to another process is proxied there. The processes that `multiprocessing` starts end without
-running `atexit`, so that their end is seen here too.
+A forked child continues in its own trace file; a data loading worker is silent. A proxied module that
+`multiprocessing` sends to another process is proxied there. Processes of `multiprocessing` end without running
+`atexit`, so their end is handled here too.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _LAST: Final = -100
-"""The priority of what ends tracing among what `multiprocessing` does at the end of a process: after all else."""
+"""Priority of our finalizer in `multiprocessing`: after all others."""
 
 
 class Processes:
-    """Keeps the tracer whole across `os.fork`, and up to the end of processes of `multiprocessing`."""
+    """Keeps the tracer consistent across `os.fork` and until the end of `multiprocessing` processes."""
 
     def __init__(self, tracer: Tracer, take_down: Callable[[], None]) -> None:
-        """Watch for `tracer`; `take_down` ends its tracing at the end of the process."""
-        self._tracer = weakref.ref(tracer)  # Python keeps what was registered for forks for ever.
+        """Prepare for `tracer`; `take_down` ends its tracing at the end of the process."""
+        self._tracer = weakref.ref(tracer)  # Python never releases fork handlers.
         self._take_down = take_down
         self._is_registered = False
 
     def install(self) -> None:
-        """Ask to be told of forks and ends. Python offers no way to take that back, so it is asked for once."""
+        """Register for forks and process ends, once: Python offers no way to unregister."""
         if self._is_registered:
             return
         self._is_registered = True
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork_in_child)
-        # A process of `multiprocessing` forgets what was registered before its start, and calls this instead.
+        # A `multiprocessing` process drops earlier finalizers at its start and calls this instead.
         util.register_after_fork(self, Processes._take_down_at_end)
         if is_multiprocessing_child():
             self._take_down_at_end()
 
     def remove(self) -> None:
-        """Do nothing: to be told of forks does no harm, since there is no writer to pause."""
+        """Do nothing: the fork handlers do no harm without a writer to pause."""
 
     def _take_down_at_end(self) -> None:
         util.Finalize(None, self._take_down, exitpriority=_LAST)
@@ -74,12 +74,12 @@ class Processes:
 
 
 class SentModule(NamedTuple):
-    """What is sent along with a proxied module.
+    """The state sent with a proxied module.
 
     Attributes:
-        state: what pickle would have sent as its state.
-        restore: what pickle would have called with it; None for the usual way.
-        settings: the arguments to `Proxy` of the module and of those below that have settings of their own.
+        state: the state that pickle would have sent.
+        restore: the function that pickle would have called with it; None for the usual way.
+        settings: the arguments to `Proxy` of the module, and of modules below it that have their own settings.
     """
 
     state: Any
@@ -88,21 +88,21 @@ class SentModule(NamedTuple):
 
 
 class SentModules:
-    """Lets `multiprocessing` send the settings of proxied modules along with them.
+    """Lets `multiprocessing` send the settings of proxied modules along.
 
-    Only its own pickler is told, and only of the outermost proxied module in what is sent: what `pickle` and
-    `torch.save` write stays as it is.
+    Only its own pickler is changed, and only for the outermost proxied module of what is sent. The output of `pickle`
+    and `torch.save` stays the same.
     """
 
     def __init__(self, tracer: Tracer, arrive: Callable[[nn.Module, SentModule], None]) -> None:
-        """Send for `tracer`; `arrive`, a function that can be pickled by its name, is called where a module arrives."""
+        """Prepare for `tracer`; `arrive`, a picklable function, is called where a module arrives."""
         self._tracer = tracer
         self._arrive = arrive
         self._before: Any = None
         self._is_installed = False
 
     def install(self) -> None:
-        """Ask `multiprocessing`'s pickler to ask here first."""
+        """Extend the `reducer_override` of `multiprocessing`'s pickler."""
         if self._is_installed:
             return
         self._is_installed = True
@@ -118,7 +118,7 @@ class SentModules:
         ForkingPickler.reducer_override = reducer_override  # type: ignore[method-assign]
 
     def remove(self) -> None:
-        """Leave the pickler as it was found."""
+        """Restore the pickler."""
         if not self._is_installed:
             return
         self._is_installed = False
@@ -149,7 +149,7 @@ class SentModules:
 
 
 def restore_sent(module: nn.Module, sent: SentModule) -> None:
-    """Give `module`, which has just been unpickled, the state that it was sent with."""
+    """Restore the state of `module`, which has just been unpickled."""
     if sent.restore is not None:
         sent.restore(module, sent.state)
     elif sent.state is not None:
@@ -157,7 +157,7 @@ def restore_sent(module: nn.Module, sent: SentModule) -> None:
 
 
 def _settings_of(entry: ModuleEntry, sent: ModuleEntry) -> dict[str, Any]:
-    """The arguments to `Proxy` for a module: all for the one that is sent, for those below only what is their own."""
+    """The arguments to `Proxy` for a module: all for the sent one, only its own settings for one below."""
     settings: dict[str, Any] = {"recurse": entry.recurses}
     if entry is sent:
         settings["name"] = entry.plain_name
@@ -174,13 +174,13 @@ def _settings_of(entry: ModuleEntry, sent: ModuleEntry) -> dict[str, Any]:
 
 
 def _reduce_as_before(pickler: Any, module: nn.Module) -> Any:
-    """What the pickler would have done, had it not asked."""
+    """What the pickler would have done without our override."""
     reduce = pickler.dispatch_table.get(type(module)) or copyreg.dispatch_table.get(type(module))
     return reduce(module) if reduce is not None else module.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
 
 
 def _set_state(module: nn.Module, state: Any) -> None:
-    """Do what `pickle` does with the state of an object (PEP 307): `__setstate__`, else `__dict__` and slots."""
+    """Set the state of an object as `pickle` does (PEP 307): `__setstate__`, else `__dict__` and slots."""
     set_state = getattr(module, "__setstate__", None)
     if set_state is not None:
         set_state(state)
@@ -192,9 +192,9 @@ def _set_state(module: nn.Module, state: Any) -> None:
 
 
 def _call_before_failure_is_printed(take_down: Callable[[], None]) -> None:
-    """Have `take_down` called while the exception is known that ends this process of `multiprocessing`.
+    """Have `take_down` called while the exception is known that ends this `multiprocessing` process.
 
-    From Python 3.13 on `multiprocessing` forgets the exception, once it has printed it, before it ends the process.
+    From Python 3.13 on, `multiprocessing` drops the exception after printing it, before it ends the process.
     """
     original = traceback.print_exc
 
@@ -208,10 +208,10 @@ def _call_before_failure_is_printed(take_down: Callable[[], None]) -> None:
 
 
 def reason_of_end() -> tuple[str, str]:
-    """Why this process ends, as `RunEnd.reason` and `RunEnd.error`; to be asked at its end."""
-    # `multiprocessing` ends a process while the exception is under way, the interpreter after it was printed.
+    """Why this process ends, as `RunEnd.reason` and `RunEnd.error`. Call it at the end of the process."""
+    # `multiprocessing` ends a process while the exception propagates, the interpreter after printing it.
     error = sys.exc_info()[1]
-    if error is None and not hasattr(sys, "ps1"):  # At a prompt, the last error ended nothing.
+    if error is None and not hasattr(sys, "ps1"):  # At a prompt, the last error did not end the process.
         error = getattr(sys, "last_value", None)
     if isinstance(error, SystemExit):  # `torch.multiprocessing` exits so after an error.
         error = error.__context__ if error.code not in (None, 0) else None

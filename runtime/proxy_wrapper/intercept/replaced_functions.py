@@ -1,8 +1,8 @@
-"""Functions of torch that the program has put its own in place of, and calls from these.
+"""Finds the torch function being called if the program has replaced it by a function that calls it.
 
-Torch tells a mode which public function is being called by looking up its name at that moment. Where a program has
-replaced `torch.Tensor.to` by a function that counts and then calls the one it replaced, torch names the program's
-function although its own is being called; a mode that called what it is told would count twice.
+Torch tells a mode which public function is called by looking up its name at that moment. If a program has replaced
+`torch.Tensor.to` by a function that counts calls and calls the original, torch names the program's function although
+the original is being called. A mode that called the named function would count twice.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def is_foreign(func: Callable[..., Any]) -> bool:
-    """Whether `func` is neither torch's nor ours: then it may stand in the place of one of torch's."""
+    """Whether `func` is neither torch's nor ours; it may then replace one of torch's."""
     scope = getattr(func, "__globals__", None)
     home = type(func).__module__ if scope is None else str(scope.get("__name__", ""))
     return home.partition(".")[0] not in ("torch", "builtins", "proxy_wrapper")
 
 
 def called(func: Callable[..., Any], asking: FrameType) -> Callable[..., Any]:
-    """The function that is being called where torch names another.
+    """The function that is being called although torch names `func`.
 
     Args:
-        func: the one that torch named, `is_foreign`.
+        func: the function that torch named; `is_foreign` is true of it.
         asking: the frame that called `__torch_function__`.
 
     Returns:
-        Torch's own function where `func` has been put in its place, `func` itself else.
+        Torch's own function if `func` has replaced it, else `func`.
     """
     if asking.f_code is handle_torch_function.__code__ and asking.f_back is not None:
         return _called_in(asking.f_back, func)
@@ -42,10 +42,10 @@ def called(func: Callable[..., Any], asking: FrameType) -> Callable[..., Any]:
 
 
 def _called_in(frame: FrameType, func: Callable[..., Any]) -> Callable[..., Any]:
-    """`func`, or the function of torch that runs in `frame` and has asked for a mode before anything else.
+    """`func`, or the torch function that runs in `frame` and is just asking for modes.
 
-    A frame does not know its function. Another one of the same code, whose defaults are the arguments that this call
-    was given, does what the call would have gone on to do.
+    A frame does not know its function. So a new function of the same code is made, whose defaults are the arguments of
+    this call: calling it does what the call would have done.
     """
     code, variables = frame.f_code, frame.f_locals
     name = code.co_name.lstrip("_")  # `_max_pool1d` asks for `max_pool1d`, which chooses between two functions.

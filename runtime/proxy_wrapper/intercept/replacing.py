@@ -1,4 +1,4 @@
-"""What interceptors have in common that see calls of functions for which PyTorch has no hook: they replace these."""
+"""Base of interceptors that replace functions of torch because PyTorch has no hook for their calls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """A function of torch's that is to be replaced.
+    """A function of torch to be replaced.
 
     Attributes:
         home: the module or class where torch looks it up.
         name: its name there.
-        make: gives what stands for it, which calls it.
+        make: creates the replacement from the original, which it calls.
     """
 
     home: Any
@@ -27,7 +27,7 @@ class Target(NamedTuple):
 
 
 class _Replaced(NamedTuple):
-    """A function of torch's that another one stands for."""
+    """A replaced function of torch."""
 
     home: Any
     name: str
@@ -36,18 +36,18 @@ class _Replaced(NamedTuple):
 
 
 class ReplacingInterceptor:
-    """Replaces functions of torch's where torch looks them up, and puts them back."""
+    """Replaces functions where torch looks them up, and restores them."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._replaced: list[_Replaced] = []
 
     def _targets(self) -> Iterable[Target]:
-        """What is to be replaced."""
+        """The functions to be replaced."""
         raise NotImplementedError
 
     def install(self) -> None:
-        """Replace the functions; one that this version of torch does not have is left out."""
+        """Replace the functions; those that this version of torch lacks are left out."""
         if self._replaced:
             return
         for home, name, make in self._targets():
@@ -58,14 +58,14 @@ class ReplacingInterceptor:
                 self._replaced.append(_Replaced(home, name, original, replacement))
 
     def remove(self) -> None:
-        """Put the functions back, but where somebody else has replaced ours since: those only pass calls on."""
+        """Restore the functions. If other code has replaced ours since, ours only pass calls on."""
         for home, name, original, replacement in self._replaced:
             if getattr(home, name, None) is replacement:
                 setattr(home, name, original)
         self._replaced.clear()
 
     def _note(self, take: Callable[..., None], *args: Any) -> None:
-        """Have something noted, if this thread is seen."""
+        """Call `take(*args)` unless this thread is unobserved. Errors end the tracing, not the program."""
         tracer = self._tracer
         try:
             if not (self._replaced and tracer.active) or tracer.thread.inside is not None:

@@ -1,8 +1,8 @@
 """Reads what the nodes of an autograd graph have saved for the backward pass.
 
-The program may have set hooks for a saved tensor: to read it would call them. What a checkpoint has saved would be
-computed anew, and what was moved to the host moved back. So a tensor with such a hook is not read. Versions of PyTorch
-that do not tell of hooks give no tensor at all.
+Reading a saved tensor calls the program's unpack hooks, if it has any: a checkpoint would recompute it, an offloaded
+tensor would be copied back. So a tensor with such a hook is not read. Versions of PyTorch that do not reveal hooks
+give no tensor at all.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from proxy_wrapper.values.statistics import has_values, is_hosted
 from proxy_wrapper.values.torch_functions import numel
 
 _LARGEST: Final = 1 << 22
-"""How many elements a tensor may have."""
+"""The most elements of a tensor that is read."""
 
 
 def saved_tensor(node: Any, name: str) -> torch.Tensor | None:
-    """What a node has saved under a name; None if nothing, or if it is large, not on the CPU, or has a hook.
+    """The tensor that a node has saved under a name; None if there is none, or it is large, not on the CPU, or hooked.
 
-    To be called where no mode sees it.
+    Call it where no mode is active.
     """
     try:
         raw = getattr(node, f"_raw_saved_{name}", None)
@@ -36,6 +36,6 @@ def saved_tensor(node: Any, name: str) -> torch.Tensor | None:
 
 
 def saved_number(node: Any, name: str) -> int | None:
-    """A whole number or a truth value that a node has saved; None if it has none."""
+    """An int or bool that a node has saved, as an int; None if there is none."""
     found: Any = getattr(node, f"_saved_{name}", None)
     return int(found) if type(found) in (int, bool) else None

@@ -1,19 +1,18 @@
-"""Finds out which parameters and buffers have changed outside of any optimizer, whichever way.
+"""Detects parameters and buffers that have changed without an optimizer.
 
-A version count that moved, another tensor under the name, or values at another address tell at once. What goes around
-the version count (`p.data.clamp_()`, a NumPy view, another process) shows in the values alone, and to compare the
-values of a whole model before each step would cost as much as a third of its statistics. A program that does such
-things does them in its loop, though: so all tensors are compared at the first looks and at some of the later ones, and
-those found to have changed that way at every one from then on.
+A changed version count, tensor or address shows at once. Changes that bypass the version count (`p.data.clamp_()`, a
+NumPy view, another process) show only in the values. Comparing all values before each step would add up to a third
+of the cost of their statistics. But programs that make such changes do so in their loop. So all tensors are compared
+at the first looks and at some later ones; those found to have changed that way are compared at every later look.
 
-What other threads train is theirs to look at: they may be in the middle of changing it, and a tensor that somebody
-holds cannot be swapped.
+The models of other threads are left to those threads: they may be in the middle of a change, and a tensor that
+somebody holds a reference to cannot be swapped.
 
-A tensor found in the place of another one right before a call may have been put there for that call alone, as by
-`torch.func.functional_call`. It counts once it is still there afterwards.
+A tensor found replaced right before a call may be there for that call alone, as by `torch.func.functional_call`. It
+counts as replaced if it is still there afterwards.
 
-Where values cannot be read, nothing is looked at: what a transform of `torch.func` puts into a module's place for its
-parameters is there for that call alone, and what has changed behind it shows at the next look.
+Nothing is examined where values cannot be read: what a `torch.func` transform puts in place of a module's parameters
+is there for that call alone, and any other change shows at the next look.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _FIRST_LOOKS: Final = 4
-"""The looks at which the values of all tensors are compared."""
+"""The number of first looks that compare the values of all tensors."""
 
 _EVERY: Final = 16
-"""Of the later looks, those at which they are compared again: all at once, since alike ones are cheaper together."""
+"""One in this many later looks compares all values; comparing similar tensors together is cheaper."""
 
 _SMALL_BUFFER: Final = 1 << 16
-"""Up to this many elements a buffer is looked at each time: `batch_norm` changes running statistics behind the
-version count, and the observers of quantization zero points, which are of `int32`."""
+"""Buffers of up to this many elements are compared at each look: `batch_norm` changes running statistics without the
+version count, and so do the observers of quantization with zero points, which are `int32`."""
 
 
 _NONE: Final[frozenset[Any]] = frozenset()
 
 
 class StateChanges:
-    """Looks at all state of all proxied modules, and has recorded what has changed."""
+    """Examines the state of all proxied modules, and has its changes recorded."""
 
     def __init__(self, tracer: Tracer, records: StateRecords) -> None:
         self._tracer = tracer
         self._records = records
 
     def look(self, *, is_last: bool = False) -> Sequence[StateEntry]:
-        """Record what has changed since the last look; gives what has.
+        """Record what has changed since the last look, and return it.
 
         Args:
-            is_last: whether nobody will look again. Then every value is compared, and steps that were left out by
-                `every` are recorded, so that the trace ends with the state that the model was left in.
+            is_last: whether this is the final look. Then all values are compared, and steps left out by `every` are
+                recorded, so that the trace ends with the final state of the model.
         """
         if not are_values_readable():
             return []
@@ -89,17 +88,17 @@ class StateChanges:
     def glance(
         self, *, trains_by_hand: bool, has_trained: bool, left_out: frozenset[StateEntry] = _NONE
     ) -> Sequence[StateEntry]:
-        """Before a module is called from outside: record changes since the last call, if no step came between.
+        """Record changes before an outermost module call, if no optimizer step came since the last one.
 
-        This is how a program that trains without an optimizer is seen, one that clips weights in a loop of its own,
-        and one that loads weights before it evaluates. It costs a look at each version, so buffers are left to `look`.
+        This finds programs that train without an optimizer, clip weights in their own loop, or load weights before
+        evaluation. It reads each version count; buffers are left to `look`.
 
         Args:
-            trains_by_hand: whether the program trains without an optimizer, so that what has changed in iterations
-                that are not recorded is not left for its next step.
-            has_trained: whether the program may have trained since the last glance, and by hand have changed the
-                parameters in whatever way. Before it does, none of the first looks is spent.
-            left_out: parameters that are not looked at.
+            trains_by_hand: whether the program trains without an optimizer. Then changes in unrecorded iterations are
+                not left to its next step.
+            has_trained: whether the program may have trained since the last glance, by hand in any way. Glances before
+                that do not count as first looks.
+            left_out: parameters to skip.
 
         Returns:
             The parameters that have changed.
@@ -113,7 +112,7 @@ class StateChanges:
             return []
         turn = thread.glances
         thread.glances += has_trained
-        # Once there are steps, all are compared again at those: evaluation costs nothing but its first calls.
+        # Once there are steps, everything is compared at those instead: evaluation only pays at its first calls.
         compares_all = has_trained and (turn < _FIRST_LOOKS or (not tracer.step and turn % _EVERY == 0))
         changes, suspects = Changes(), StateTensors()
         for state, tensor in self._glanced_at(left_out, trains_by_hand=trains_by_hand):
@@ -133,7 +132,7 @@ class StateChanges:
     def _glanced_at(
         self, left_out: frozenset[StateEntry], *, trains_by_hand: bool
     ) -> Iterator[tuple[StateEntry, torch.Tensor]]:
-        """The parameters that a glance looks at, with their entries."""
+        """The parameters that a glance examines, with their entries."""
         tracer = self._tracer
         is_alone, thread = tracer.is_alone(), tracer.thread
         for state in list(tracer.registry.state.values()):
@@ -148,10 +147,10 @@ class StateChanges:
                 yield state, tensor
 
     def confirm(self) -> Sequence[StateEntry]:
-        """Record the tensors that were found in the place of others before a call, and still are there after it.
+        """Record the tensors that were found replaced before a call and still are after it.
 
         Returns:
-            The parameters whose tensors they are.
+            The parameters concerned.
         """
         thread = self._tracer.thread
         if not thread.put_in or not are_values_readable():
@@ -166,7 +165,7 @@ class StateChanges:
         return self._records.record_updates(changes, 0) if changes else []
 
     def _may_be_for_this_call(self, state: StateEntry, tensor: torch.Tensor) -> bool:
-        """Whether `tensor`, which is not the one that has the name of `state`, may be put away again after the call."""
+        """Whether `tensor`, a replacement of that of `state`, may be removed again after the call."""
         before, state.put_in = state.put_in, id(tensor)
         if before == state.put_in or (before and not _is_in_functional_call()):
             return False
@@ -174,14 +173,14 @@ class StateChanges:
         return True
 
     def follow_step(self) -> None:
-        """Let the next glance follow upon the present step."""
+        """Make the next glance skip, because it follows this step."""
         thread = self._tracer.thread
         thread.glanced_step = thread.steps
 
     def _present(self) -> Iterator[tuple[StateEntry, torch.Tensor]]:
-        """The parameters and buffers of all modules that there are now, with their entries; what is new is defined.
+        """The present parameters and buffers of all modules, with their entries. New ones are defined.
 
-        Left out are the models of other threads: to read a tensor that one is working on may end the program.
+        Models of other threads are left out: reading a tensor that another thread is changing may crash.
         """
         tracer = self._tracer
         is_alone, thread = tracer.is_alone(), tracer.thread
@@ -197,7 +196,7 @@ class StateChanges:
                     yield state, tensor
 
     def _cause(self, state: StateEntry, tensor: torch.Tensor) -> str:
-        """What tells without a look at the values that `tensor` may have others than last time; "" if nothing does."""
+        """The visible reason that `tensor` may have new values, without reading them; "" if there is none."""
         if id(tensor) != state.identity:
             self._tracer.registry.bind(state, tensor)
             return "replaced"
@@ -210,7 +209,7 @@ class StateChanges:
         return ""
 
     def _add_changed(self, suspects: StateTensors, changes: Changes) -> None:
-        """Add those with other values than before; on an accelerator all of them: there the values come later."""
+        """Add the suspects whose values have changed; on an accelerator all of them, as values arrive later."""
         before = [state.statistics for state in suspects.entries]
         with unobserved() as readable:
             found = bits_of(suspects.tensors) if readable else [None] * len(suspects)
@@ -222,7 +221,7 @@ class StateChanges:
 
 
 def _is_in_functional_call() -> bool:
-    """Whether this thread is in `torch.func.functional_call`, which puts tensors into a module for one call."""
+    """Whether this thread is inside `torch.func.functional_call`, which replaces tensors for one call."""
     stateless = sys.modules.get("torch.nn.utils.stateless")
     code = getattr(getattr(stateless, "_functional_call", None), "__code__", None)
     frame: FrameType | None = sys._getframe()

@@ -1,4 +1,4 @@
-"""Makes the records of gradients and of changed parameters and buffers, with their statistics."""
+"""Creates the records of gradients and of changed parameters and buffers, with their statistics."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Redescribed(NamedTuple):
-    """What there is to say anew of a tensor: its description if it has another one, and whether that is all.
+    """A tensor's new description, if it has changed.
 
-    `is_converted` if it has another dtype or device, and the same shape; `is_moved` if it has another device.
+    `is_converted`: same shape, other dtype or device. `is_moved`: other device.
     """
 
     words: str = ""
@@ -37,17 +37,17 @@ class Redescribed(NamedTuple):
 _AS_BEFORE: Final = Redescribed()
 
 is_watched: Final[Callable[[StateEntry], bool]] = attrgetter("watched")
-"""Whether updates and gradients are recorded. No Python function: a call less for each."""
+"""Whether updates and gradients are recorded. `attrgetter` saves a Python call per tensor."""
 
 
 class StateRecords:
-    """Makes `Gradient`, `Update` and `NonFinite` events of the tensors that it is given."""
+    """Creates `Gradient`, `Update` and `NonFinite` events for given tensors."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def gradients(self, states: StateTensors, location: int, *, has_optimizer: bool = True) -> list[Gradient]:
-        """The gradients that parameters have now, those that are not watched left out, as events not yet sent."""
+        """The gradients of the watched parameters, as events not yet sent."""
         tracer = self._tracer
         watched = states.where(is_watched)
         with unobserved() as readable:
@@ -69,12 +69,12 @@ class StateRecords:
         ]
 
     def statistics_of_gradients(self, states: StateTensors) -> list[PendingOr]:
-        """Those that the gradients of parameters have now."""
+        """The statistics of the parameters' gradients."""
         with unobserved() as readable:
             return summarize([gradient_of(tensor) if readable else None for tensor in states.tensors])
 
     def send_gradients(self, gradients: Sequence[Gradient]) -> None:
-        """Send what `gradients` gave back, and say which is the first with a non-finite value."""
+        """Send the events made by `gradients`, and report each tensor's first non-finite gradient."""
         find = self._tracer.registry.state.get
         batch = Batch()
         for event in gradients:
@@ -92,15 +92,15 @@ class StateRecords:
         batch.send()
 
     def record_updates(self, changes: Changes, location: int, *, is_compared: bool = True) -> list[StateEntry]:
-        """Record tensors that have, or may have, changed; gives those that have.
+        """Record tensors that have, or may have, changed; returns the entries of those that have.
 
-        A step that was not recorded at its time is recorded under its own number.
+        A step that was not recorded at its time gets its own step number.
 
         Args:
-            changes: the tensors, and what changed them.
+            changes: the tensors and their causes.
             location: where.
-            is_compared: whether the values before a step are known to be those of the last record. Else a change that
-                went around the version count may have come before it.
+            is_compared: whether the values before a step are known to equal the last record. If not, a change that
+                bypassed the version count may have preceded the step.
         """
         recorded: list[StateEntry] = []
         tracer = self._tracer
@@ -123,9 +123,9 @@ class StateRecords:
                     tracer.definitions.define_tensor(state, tensor)
                 if not cause:
                     continue
-                if cause != "converted" and not _is_yet_to_be_seen(state, cause, numbers):
+                if cause != "converted" and not _is_uncertain(state, cause, numbers):
                     recorded.append(state)
-                state.suspected = not readable  # Then the next look finds the numbers.
+                state.suspected = not readable  # The next look will read the values.
                 holder = state.holder
                 if holder.configured_level <= INFO:
                     event = Update(
@@ -154,9 +154,9 @@ class StateRecords:
     def _describe_anew(
         self, state: StateEntry, tensor: torch.Tensor, cause: str, resized: set[ModuleEntry]
     ) -> Redescribed:
-        """The description of a tensor that is another one, or lies elsewhere, than before.
+        """The description of a tensor that was replaced or moved in memory.
 
-        Its module is added to `resized` where the shape has changed.
+        Its module is added to `resized` if the shape has changed.
         """
         words = self._tracer.describer.describe(tensor)
         before, state.type = state.type, words
@@ -181,7 +181,7 @@ class StateRecords:
     def _check(
         self, state: StateEntry, where: str, tensor: torch.Tensor, numbers: PendingOr, location: int, batch: Batch
     ) -> None:
-        """Say so at the first non-finite value of this tensor, or of its gradient."""
+        """Report the first non-finite value of this tensor or of its gradient."""
         if numbers is None or where in state.has_been_nonfinite:
             return
         if isinstance(numbers, PendingStatistics):
@@ -209,20 +209,20 @@ class StateRecords:
 
 
 class Batch:
-    """Events that are sent together, channel by channel, in the order in which they were added."""
+    """Events that are sent together, per channel, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._events: dict[Channel, list[Gradient | Update | NonFinite]] = {}
 
     def of(self, channel: Channel) -> list[Gradient | Update | NonFinite]:
-        """Those for `channel`, to be added to."""
+        """The list of events for `channel`, to be appended to."""
         events = self._events.get(channel)
         if events is None:
             events = self._events[channel] = []
         return events
 
     def send(self) -> None:
-        """Send all. They have one location."""
+        """Send all events. Those of a channel share a location."""
         for channel, events in self._events.items():
             channel.emit_all(events, events[0].location)
 
@@ -230,14 +230,14 @@ class Batch:
 def _cause(
     state: StateEntry, supposed: str, now: PendingOr, version: int, redescribed: Redescribed, *, is_compared: bool
 ) -> str:
-    """What has changed a tensor, as `Update` has it; "" if nothing has.
+    """The cause of a change, as in `Update`; "" if nothing has changed.
 
     Args:
-        state: its entry, as it was before.
-        supposed: what may have changed it.
+        state: the entry as before the change.
+        supposed: the supposed cause.
         now: its statistics.
         version: its version count.
-        redescribed: what there is to say anew of it.
+        redescribed: its new description.
         is_compared: as in `record_updates`.
     """
     is_same = have_same_values(state.statistics, now)
@@ -261,19 +261,19 @@ def _cause(
     return supposed
 
 
-def _is_yet_to_be_seen(state: StateEntry, cause: str, now: PendingOr) -> bool:
-    """Whether only numbers that have not arrived will tell if a tensor has changed: the writer drops the record if not.
+def _is_uncertain(state: StateEntry, cause: str, now: PendingOr) -> bool:
+    """Whether the change is uncertain until values arrive; the writer drops the record if there was none.
 
-    One that has been seen to change around its version count is taken to do so again.
+    A tensor that has changed without its version count before is assumed to do so again.
     """
     return cause == "data" and isinstance(now, PendingStatistics) and not state.bypasses_version
 
 
 def _has_as_many_nonfinite(before: PendingOr, now: PendingOr) -> bool:
-    """Whether a buffer holds the infinities that it was made with: a mask, a bound; loading puts them there again."""
+    """Whether a buffer only holds the infinities it was created with (a mask, a bound), which loading restores."""
     return type(before) is Statistics and type(now) is Statistics and 0 < now.nonfinite <= before.nonfinite
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The gradient that has been summed up in a leaf; None for one without, and for what is no leaf."""
+    """The accumulated gradient of a leaf; None if it has none or is no leaf."""
     return tensor.grad if tensor.is_leaf else None

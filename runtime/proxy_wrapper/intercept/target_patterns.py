@@ -1,7 +1,7 @@
-"""Finds what losses were given as targets, and attention as tokens to leave out, that cannot be meant.
+"""Finds loss targets and attention masks that cannot be meant.
 
-The nodes of the graph have saved these for the backward pass. Only those of the first passes at a place are read, and
-only on the CPU: on an accelerator that would mean to wait.
+The nodes of the graph have saved them for the backward pass. Only the first passes at a place are read, and only on
+the CPU: reading from an accelerator would wait for it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 ATTENDED: Final = "padding-attended"
 SEEN: Final = "later-tokens-seen"
 _EMBEDDING: Final = "EmbeddingBackward0"
-_OF_CLASSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
-_WITH_LOGITS: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
+_CLASS_LOSSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
+_BINARY_LOSSES: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
 _SOFT_MARGIN: Final = "SoftMarginLossBackward0"
 _SUM: Final = "AddBackward0"
 _WHERE: Final = "WhereBackward0"
@@ -48,16 +48,18 @@ _FUSED: Final = "ScaledDotProductFlashAttentionForCpuBackward0"
 _MOST_TOKENS: Final = 1 << 14
 _MOST_QUERIES: Final = 128
 _MOST_ATTENTIONS: Final = 4
+_MOST_TEXTS: Final = 2
+"""How many different texts a model reads: that which it writes, and that which it translates."""
 _LEFT_OUT: Final = -1e4
-"""What is added to the scores of tokens that are left out is less than this."""
+"""Masked tokens have less than this added to their scores."""
 _MEAN: Final = 1
 _SUM_OF_ALL: Final = 2
 _FARTHEST: Final = 0.5
-"""How far binary targets may be from 0 and 1: targets that are made soft on purpose go up to 1.2."""
+"""The accepted distance of binary targets from 0 and 1: label smoothing on purpose goes up to 1.2."""
 
 
 class TargetPattern(NamedTuple):
-    """What was found: the fields are those of `GraphPattern`."""
+    """A finding, with fields of `GraphPattern`."""
 
     what: str
     dim: int
@@ -66,7 +68,7 @@ class TargetPattern(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """What an embedding was given: the indices, how many rows it has, and which of them stands for padding, or -1."""
+    """The input of an embedding: the indices, its number of rows, and the padding index, or -1."""
 
     indices: torch.Tensor
     vocabulary: int
@@ -74,7 +76,7 @@ class _Tokens(NamedTuple):
 
 
 def find_target_patterns(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
-    """What the nodes of a graph have saved that cannot be meant; to be called where no mode sees it."""
+    """What the nodes of a graph have saved that cannot be meant. Call it where no mode is active."""
     nodes = list(nodes)
     names = [node.name() for node in nodes]
     with unobserved() as readable:
@@ -83,20 +85,20 @@ def find_target_patterns(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
         tokens = [each for node, name in zip(nodes, names, strict=True) if name == _EMBEDDING and (each := _read(node))]
         attentions = [node for node, name in zip(nodes, names, strict=True) if name in _SOFTMAXES or name == _FUSED]
         for node, name in zip(nodes, names, strict=True):
-            if name in _OF_CLASSES and tokens:
-                yield from _of_tokens(node, tokens, attentions)
-            elif name in _WITH_LOGITS:
-                yield from _of_binary(node)
+            if name in _CLASS_LOSSES and tokens:
+                yield from _token_faults(node, tokens, attentions)
+            elif name in _BINARY_LOSSES:
+                yield from _binary_faults(node)
             elif name == _SOFT_MARGIN:
-                yield from _of_signs(saved_tensor(node, "target"))
+                yield from _sign_faults(saved_tensor(node, "target"))
             elif name == _SUM:
-                yield from _of_pairs(node)
+                yield from _pair_faults(node)
         if tokens:
-            yield from _of_attentions(attentions[:_MOST_ATTENTIONS], tokens)
+            yield from _attention_faults(attentions[:_MOST_ATTENTIONS], tokens)
 
 
 def _read(node: Any) -> _Tokens | None:
-    """The tokens of several sequences that an embedding was given; None if they are none, or too many."""
+    """The tokens of several sequences that an embedding read; None if there are no such tokens, or too many."""
     indices, rows = saved_tensor(node, "indices"), saved_number(node, "weight_sym_argsize_0")
     if indices is None or rows is None or len(indices.shape) != 2 or min(indices.shape) < 2:
         return None
@@ -104,41 +106,58 @@ def _read(node: Any) -> _Tokens | None:
     return _Tokens(indices, rows, -1 if padding is None else padding)
 
 
-def _of_tokens(node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any]) -> Iterator[TargetPattern]:
-    """What is wrong with targets that are tokens of the vocabulary which the model reads."""
+def _token_faults(node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any]) -> Iterator[TargetPattern]:
+    """Faults in targets that are tokens of the vocabulary that the model reads."""
     targets, ignored = saved_tensor(node, "target"), saved_number(node, "ignore_index")
     before = node.next_functions[0][0] if node.next_functions else None
     metadata = getattr(before, "_input_metadata", None)
     shape = tuple(metadata[0].shape) if metadata else ()
     if targets is None or ignored is None or len(shape) < 2:
         return
-    known = [each for each in tokens if each.vocabulary == shape[1]]
-    if len({id(each.indices) for each in known}) != 1 or numel(targets) < 2:
+    known = _different([each for each in tokens if each.vocabulary == shape[1]])
+    if not known or numel(targets) < 2:
         return
-    indices = known[0].indices
-    for given, wanted in _aligned(indices, targets):
-        shift = shift_of(given, wanted, ignored)
-        if shift is None:
-            continue
-        order = [_sees_later(each, len(given[0])) for each in attentions[:_MOST_ATTENTIONS]]
+    shifts = [_first_shift(each.indices, targets, ignored) for each in known]
+    found = [place for place, shift in enumerate(shifts) if shift is not None]
+    if len(known) > 1 and len(found) != 1:
+        return
+    text = known[found[0] if found else 0]
+    size = tuple(text.indices.shape)
+    if found and (shift := shifts[found[0]]) is not None:
+        order = [_sees_later(each, size[1]) for each in attentions[:_MOST_ATTENTIONS]]
         if shift != NEXT:
-            yield TargetPattern("token-targets", shift, tuple(indices.shape), (float(False in order),))
+            yield TargetPattern("token-targets", shift, size, (float(False in order), float(len(known) - 1)))
         elif True in order and False not in order and _are_of_one_text(tokens):
-            yield TargetPattern(SEEN, shift, tuple(indices.shape), ())
-        break
-    padding = known[0].padding
+            yield TargetPattern(SEEN, shift, size, ())
     is_reduced = saved_number(node, "reduction") in (_MEAN, _SUM_OF_ALL)
-    if padding < 0 or padding == ignored or not is_reduced or saved_tensor(node, "weight") is not None:
+    if text.padding < 0 or text.padding == ignored or not is_reduced or saved_tensor(node, "weight") is not None:
         return
-    for _, wanted in _aligned(indices, targets):
-        found = padding_in(wanted, padding)
-        if found is not None:
-            yield TargetPattern("padding-targets", 0, tuple(indices.shape), (float(found.padded), float(found.whole)))
+    for _, wanted in _aligned(text.indices, targets):
+        padding = padding_in(wanted, text.padding)
+        if padding is not None:
+            yield TargetPattern("padding-targets", 0, size, (float(padding.padded), float(padding.whole)))
             break
 
 
+def _first_shift(indices: torch.Tensor, targets: torch.Tensor, ignored: int) -> int | None:
+    """How far targets are ahead of tokens; None if they are others, or are too few to tell."""
+    shifts = (shift_of(given, wanted, ignored) for given, wanted in _aligned(indices, targets))
+    return next((shift for shift in shifts if shift is not None), None)
+
+
+def _different(tokens: Sequence[_Tokens]) -> list[_Tokens]:
+    """Tokens without those of which others have the same values; [] if there are too many to compare."""
+    found: dict[tuple[tuple[int, ...], tuple[int, ...]], _Tokens] = {}
+    for each in tokens:
+        if numel(each.indices) > _MOST_TOKENS and len(tokens) > 1:
+            return []
+        values = tuple(tolist(reshape(each.indices, (-1,)))) if len(tokens) > 1 else ()
+        found.setdefault((tuple(each.indices.shape), values), each)
+    return list(found.values()) if len(found) <= _MOST_TEXTS else []
+
+
 def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Rows, Rows]]:
-    """Tokens and targets as rows of the same sequences, the first few: with the batch first, and with it last."""
+    """Tokens and targets of the first few sequences, one row per sequence: batch dimension first, then last."""
     first, second = indices.shape
     count = numel(targets)
     if count % first == 0 and count // first > 1:
@@ -150,20 +169,20 @@ def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Row
 
 
 def _are_of_one_text(tokens: Sequence[_Tokens]) -> bool:
-    """Whether all embeddings that take several sequences take the same: an encoder may see all of another text."""
+    """Whether all embeddings of several sequences read the same one; an encoder may see all of another text."""
     first = tolist(tokens[0].indices)
     return all(tolist(each.indices) == first for each in tokens[1:])
 
 
 def _sees_later(node: Any, length: int) -> bool | None:
-    """Whether an attention of so many tokens to themselves lets some see later ones; None if it is of others."""
+    """Whether self-attention over `length` tokens lets some see later ones; None if it is over something else."""
     if node.name() == _FUSED:
         query, key, added = (saved_tensor(node, name) for name in ("query", "key", "attn_mask"))
         if query is None or key is None or query.shape[-2] != length or key.shape[-2] != length:
             return None
         if saved_number(node, "is_causal"):
             return False
-        if added is None or added.shape[-2] != length:  # What leaves out tokens for all alike has one row.
+        if added is None or added.shape[-2] != length:  # A mask shared by all queries has one row.
             return True
         weights: torch.Tensor | None = added if added.dtype == torch.bool else is_greater(added, _LEFT_OUT)
     else:
@@ -176,8 +195,8 @@ def _sees_later(node: Any, length: int) -> bool | None:
     return any(any(row[place + 1 :]) for place, row in enumerate(rows))
 
 
-def _of_attentions(attentions: Sequence[Any], tokens: Sequence[_Tokens]) -> Iterator[TargetPattern]:
-    """The attentions that leave out all tokens but padding."""
+def _attention_faults(attentions: Sequence[Any], tokens: Sequence[_Tokens]) -> Iterator[TargetPattern]:
+    """Attentions that mask all tokens but padding."""
     for node in attentions:
         for each in tokens:
             attended = _attended(node, tuple(each.indices.shape))
@@ -190,7 +209,7 @@ def _of_attentions(attentions: Sequence[Any], tokens: Sequence[_Tokens]) -> Iter
 
 
 def _attended(node: Any, shape: tuple[int, ...]) -> list[list[bool]] | None:
-    """Which tokens of each sequence some other one attends to; None if the attention is over something else."""
+    """Which tokens of each sequence any query attends to; None if the attention is over something else."""
     if node.name() == _FUSED:
         weights = saved_tensor(node, "attn_mask")
         seen = weights if weights is None or weights.dtype == torch.bool else is_greater(weights, _LEFT_OUT)
@@ -203,8 +222,8 @@ def _attended(node: Any, shape: tuple[int, ...]) -> list[list[bool]] | None:
     return flags
 
 
-def _of_binary(node: Any) -> Iterator[TargetPattern]:
-    """Targets of a binary cross entropy that are no probabilities."""
+def _binary_faults(node: Any) -> Iterator[TargetPattern]:
+    """Targets of a binary cross entropy that are not probabilities."""
     targets = saved_tensor(node, "target")
     if targets is None or not numel(targets) or not targets.is_floating_point():
         return
@@ -213,25 +232,25 @@ def _of_binary(node: Any) -> Iterator[TargetPattern]:
         yield TargetPattern("binary-targets", 0, tuple(targets.shape), (lowest, highest))
 
 
-def _of_signs(targets: torch.Tensor | None) -> Iterator[TargetPattern]:
-    """Targets of which the sign counts, and that have none."""
+def _sign_faults(targets: torch.Tensor | None) -> Iterator[TargetPattern]:
+    """Zeros among targets whose sign counts."""
     if targets is not None and numel(targets):
         zeros = numel(targets) - int(item(total(convert(targets, torch.bool))))
         if zeros:
             yield TargetPattern("sign-targets", 0, tuple(targets.shape), (float(zeros), float(numel(targets))))
 
 
-def _of_pairs(node: Any) -> Iterator[TargetPattern]:
+def _pair_faults(node: Any) -> Iterator[TargetPattern]:
     """Targets of `cosine_embedding_loss` and `hinge_embedding_loss` that are neither 1 nor -1.
 
-    Both add what is for pairs that belong together to what is for the others. Each target is one of the two: a pair
-    that has neither, or both, has another target.
+    Both losses add a term for matching pairs to a term for the others. A target of 1 or -1 selects exactly one of them;
+    any other target selects neither or both.
     """
     branches = [each for each, _ in node.next_functions if each is not None and each.name() == _WHERE]
     if len(branches) != 2:
         return
-    below = [branch.next_functions[0][0] or _given(branch) for branch in branches]
-    if not _is_of_pairs(*below):
+    below = [branch.next_functions[0][0] or _other_input(branch) for branch in branches]
+    if not _is_pair_loss(*below):
         return
     conditions = [saved_tensor(branch, "condition") for branch in branches]
     first, second = conditions
@@ -242,24 +261,24 @@ def _of_pairs(node: Any) -> Iterator[TargetPattern]:
         yield TargetPattern("sign-targets", 0, tuple(first.shape), (float(wrong), float(numel(first))))
 
 
-def _given(branch: Any) -> Any:
-    """What a branch was given in the other place."""
+def _other_input(branch: Any) -> Any:
+    """The first input of a node that has a gradient."""
     return next((each for each, _ in branch.next_functions if each is not None), None)
 
 
-def _is_of_pairs(first: Any, second: Any) -> bool:
-    """Whether one branch is clamped from below, and both come from one similarity or distance, as torch computes it."""
+def _is_pair_loss(first: Any, second: Any) -> bool:
+    """Whether one branch is clamped, and both come from one similarity or distance, computed as torch does."""
     for clamped, other in ((first, second), (second, first)):
         if clamped is None or other is None or clamped.name() != _CLAMP:
             continue
-        reduced = _given(clamped)
-        source = None if reduced is None else _given(reduced)
+        reduced = _other_input(clamped)
+        source = None if reduced is None else _other_input(reduced)
         if source is None:
             continue
-        if source is other:  # `hinge_embedding_loss` takes the distance as it is.
+        if source is other:  # `hinge_embedding_loss` uses the distance unchanged.
             return True
-        is_cosine = other.name() == "SubBackward0" and _given(other) is source and source.name() == "DivBackward0"
+        is_cosine = other.name() == "SubBackward0" and _other_input(other) is source and source.name() == "DivBackward0"
         divisor = source.next_functions[1][0] if is_cosine and len(source.next_functions) > 1 else None
-        if divisor is not None and divisor.name() == "SqrtBackward0" and _given(divisor).name() == "MulBackward0":
+        if divisor is not None and divisor.name() == "SqrtBackward0" and _other_input(divisor).name() == "MulBackward0":
             return True
     return False

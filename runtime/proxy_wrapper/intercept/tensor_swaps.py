@@ -1,4 +1,4 @@
-"""Lets go of tensors that `torch.utils.swap_tensors` is about to swap: it refuses those with a weak reference."""
+"""Releases tensors that `torch.utils.swap_tensors` is about to swap: it refuses those with weak references."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAME: Final = "_swap_tensor_impl"
 
 
 class TensorSwaps:
-    """Makes no events: the two tensors are met as new ones when they are next seen.
+    """Creates no events. Both tensors are registered anew when they are next seen.
 
-    Swapping is how modules with parameters of a tensor subclass (`DTensor`, quantised ones) are converted, and all
-    modules under `torch.__future__.set_swap_module_params_on_conversion(True)`. PyTorch has no hook there, so the
-    function below it is replaced where torch looks it up at each call.
+    Swapping converts modules whose parameters are of a tensor subclass (`DTensor`, quantised), and all modules under
+    `torch.__future__.set_swap_module_params_on_conversion(True)`. PyTorch has no hook there, so the underlying function
+    is replaced where torch looks it up.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -48,7 +48,7 @@ class TensorSwaps:
         setattr(torch._C, _NAME, swap)
 
     def remove(self) -> None:
-        """Put the original back, unless somebody else has replaced ours since."""
+        """Restore the original, unless other code has replaced ours since."""
         if self._original is not None and getattr(torch._C, _NAME, None) is self._replacement:
             setattr(torch._C, _NAME, self._original)
         self._original = self._replacement = None

@@ -1,8 +1,8 @@
-"""Sees every torch call and every tensor attribute, through a `TorchFunctionMode` at the bottom of the mode stack.
+"""Observes all torch calls and tensor attributes, by a `TorchFunctionMode` at the bottom of the mode stack.
 
-At the bottom, as `torch.set_default_device` is, so that a mode which the program opens before the first proxy and
-closes after it still nests. Below ours stays only the context of `torch.set_default_device`, which insists on being
-the lowest; the one that `with torch.device(...)` opens is a mode as any other.
+At the bottom, like `torch.set_default_device`, so that modes nest that the program opens before the first proxy and
+closes after it. Only the context of `torch.set_default_device` stays below ours, because it insists on being the
+lowest. `with torch.device(...)` opens a mode like any other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from proxy_wrapper.intercept.module_calls import ModeSetter, is_being_called
 from proxy_wrapper.intercept.replaced_functions import called, is_foreign
 from proxy_wrapper.known.thread_state import Known, ThreadFound
 from proxy_wrapper.levels import DEBUG
-from proxy_wrapper.values.describe import say_plainly
+from proxy_wrapper.values.describe import describe_plain
 from proxy_wrapper.values.given_values import CallMarks, leaves_uninitialized, statistics_of
 from proxy_wrapper.values.value_marks import version_of
 
@@ -57,19 +57,19 @@ _LONGEST_LIST: Final = 1024
 """Lists of more values than this are not searched for tensors."""
 
 _NO_TENSORS: Final = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device, torch.Size})
-"""Types of arguments that need not be asked whether they are tensors."""
+"""Types of arguments that are certainly no tensors."""
 
 _NO_KEYWORDS: Final[dict[str, Any]] = {}
 _tracing_state: Final = torch._C._get_tracing_state
 
 
 class Target(NamedTuple):
-    """What is known of a function once and for all.
+    """What is known of a function.
 
     Attributes:
-        kind: of its event.
-        name: the one to give.
-        is_foreign: it is not torch's own, and may stand in the place of one that is.
+        kind: the kind of its events.
+        name: its name in events.
+        is_foreign: whether it is not torch's own, and may replace one that is.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class Target(NamedTuple):
 
 
 class TorchCallMode(TorchFunctionMode):
-    """Records each call on its way to torch. Its own code runs with the mode off the stack."""
+    """Records each call to torch. Its own code runs without the mode."""
 
     def __init__(self, tracer: Tracer, optimizer_states: OptimizerStates) -> None:
         super().__init__()
@@ -91,21 +91,21 @@ class TorchCallMode(TorchFunctionMode):
         self._began_ns = tracer.began_ns
         self._targets: dict[Any, Target] = {}
         self._sites = CallSites()
-        self.is_on = True  # Whether events are wanted. If not, it may be there for live observers.
+        self.is_on = True  # Whether events are recorded; else the mode serves live observers.
 
     @uncounted
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call `func` and record that it was called."""
+        """Call `func` and record the call."""
         thread = self._tracer.threads.state
         asking = sys._getframe(1)
         try:
             target = self._targets[func]
             if target.is_foreign:
-                func, target = self._see_through(func, asking)
-        except Exception:  # noqa: BLE001  It is new, or nothing that can be a key.
-            func, target = self._see_through(func, asking)
+                func, target = self._resolve(func, asking)
+        except Exception:  # noqa: BLE001  New, or unhashable.
+            func, target = self._resolve(func, asking)
         code = asking.f_code
         site = None if code is DISPATCHER else self._sites.codes.get((id(code), asking.f_lasti))
         call = self._sites.of(asking) if site is None else FunctionType(site, asking.f_globals)
@@ -130,13 +130,13 @@ class TorchCallMode(TorchFunctionMode):
             self._record(target, args, kwargs, result, thread, marks, raised=False)
         return result if live is None else live.after_call(held, result)
 
-    def _see_through(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
-        """The function to call for `func`, with what is known of it."""
+    def _resolve(self, func: Callable[..., Any], asking: FrameType) -> tuple[Callable[..., Any], Target]:
+        """The function to call for `func`, and what is known of it."""
         try:
             key: Any = func
             if is_foreign(func):
                 func = called(func, asking)
-                key = getattr(func, "__code__", func)  # The function itself may be there for this call alone.
+                key = getattr(func, "__code__", func)  # The function object may exist for this call alone.
             target = self._targets.get(key)
             if target is None:
                 target = self._targets[key] = Target(*identify(func), is_foreign(func))
@@ -146,7 +146,7 @@ class TorchCallMode(TorchFunctionMode):
         return func, target
 
     def _mark(self, target: Target, args: Any, kwargs: dict[str, Any] | None, thread: ThreadState) -> CallMarks | None:
-        """What will tell which tensors a call has changed; None if nobody wants its statistics."""
+        """Marks that later show which tensors a call has changed; None if its statistics are not recorded."""
         try:
             if target.kind not in _CALLS or _tracing_state() is not None or not self._wants_all(thread):
                 return None
@@ -156,7 +156,7 @@ class TorchCallMode(TorchFunctionMode):
             return None
 
     def _wants_all(self, thread: ThreadState) -> bool:
-        """Whether there are statistics of what is called, or read, now: outside of all modules, if a root wants it."""
+        """Whether statistics of calls and reads are recorded here; outside all modules, if any root wants them."""
         if not thread.stack:
             return self._tracer.root_wants_all
         entry = thread.stack[-1].entry
@@ -176,7 +176,7 @@ class TorchCallMode(TorchFunctionMode):
         tracer = self._tracer
         thread.just_given = None
         try:
-            if _tracing_state() is not None:  # `torch.jit.trace` records even the reading of a shape.
+            if _tracing_state() is not None:  # `torch.jit.trace` would record even reading a shape.
                 return
             call = thread.stack[-1] if thread.stack else None
             if (call is not None and call.entry.level > DEBUG) or target.kind == "marker":
@@ -184,7 +184,7 @@ class TorchCallMode(TorchFunctionMode):
             is_optimizer_s = False
             if call is None or thread.optimizer_frame:
                 asking = sys._getframe(2)
-                if (id(asking), id(asking.f_code)) in thread.optimizer_walks:  # As `locate` would find.
+                if (id(asking), id(asking.f_code)) in thread.optimizer_walks:  # What `locate` would find.
                     location, is_optimizer_s = thread.optimizer_location, True
                 else:
                     location = tracer.locator.locate(
@@ -270,9 +270,9 @@ class TorchCallMode(TorchFunctionMode):
         kind, name = target.kind, target.name
         if kind == "get_attr":
             if not isinstance(result, torch.Tensor):
-                owner, value = self._name(args[0]), self._say(result)
+                owner, value = self._name(args[0]), self._describe_value(result)
                 return GetAttr(now, step, module, location, number, stage, name, owner, value)
-            known = self._know(args[0], name, result)
+            known = self._note_read(args[0], name, result)
             owner, owner_id = self._recognize(args[0])
             value, value_id = self._recognize(result)
             ordinal = thread.ordinal(location, name, step)
@@ -294,9 +294,9 @@ class TorchCallMode(TorchFunctionMode):
         return ReadValue(now, step, module, location, number, stage, name, inputs, _scalar(result), input_ids)
 
     def _statistics_of_read(self, tensor: torch.Tensor, number: int, thread: ThreadState) -> Any:
-        """Statistics of a tensor that an attribute gave; those of just now, if an optimizer of torch's reads it again.
+        """Statistics of a tensor read as an attribute; reused if an optimizer of torch reads it again.
 
-        Such do so two or three times, with nothing between but questions such as whether it is sparse.
+        Such optimizers read it two or three times, with only queries in between, such as whether it is sparse.
         """
         known, version = thread.just_read, version_of(tensor)
         if known is not None and number and (known.number, known.version) == (number, version) and version >= 0:
@@ -321,15 +321,15 @@ class TorchCallMode(TorchFunctionMode):
                 numbers.append(0)
                 continue
             words.append(self._describe(tensor))
-            # As `SeenTensors.meet` has it: a call less.
+            # Inlined from `SeenTensors.meet`, to save a call.
             known = self._tensors.refs.get(key)
             numbers.append(known[1] if known is not None and not known[0].expired() else self._tensors.add(tensor))
         return tuple(words), tuple(numbers)
 
     def _recognize(self, value: Any) -> tuple[str, int]:
-        """What `_say` says of `value`, and the number of a tensor that is not of a proxied module's state; else 0."""
+        """The description of `value`, and its number if it is a tensor without a state name, else 0."""
         if not isinstance(value, torch.Tensor):
-            return self._say(value), 0
+            return self._describe_value(value), 0
         state = self._find_state(value)
         if state is not None:
             return state.name, 0
@@ -341,26 +341,26 @@ class TorchCallMode(TorchFunctionMode):
         state = self._tracer.registry.state_entry(value)
         return state.name if state is not None else self._tracer.describer.describe(value)
 
-    def _say(self, value: Any) -> str:
+    def _describe_value(self, value: Any) -> str:
         if isinstance(value, torch.Tensor):
             return self._name(value)
-        return say_plainly(value)
+        return describe_plain(value)
 
-    def _know(self, owner: Any, name: str, result: torch.Tensor) -> bool:
-        """Note that `result` was read from `owner`; whether it had been met before."""
+    def _note_read(self, owner: Any, name: str, result: torch.Tensor) -> bool:
+        """Note that `result` was read from `owner`; whether it was known before."""
         registry = self._tracer.registry
         if name == "data":
             self._suspect(owner)
         state = registry.state_entry(owner)
         if state is None:
             return registry.is_proxied(result)
-        # A gradient is made anew in each step, and is the same variable to whoever reads the trace.
+        # A gradient is a new tensor in each step, but the same variable to the reader of a trace.
         is_known = name in state.read
         state.read |= {name}
         return is_known
 
     def _suspect(self, owner: Any) -> None:
-        """Let the next look at the model's state compare values: a change through `.data` leaves no version."""
+        """Have the next look at the model's state compare values: a change through `.data` bypasses version counts."""
         if isinstance(owner, torch.Tensor):
             state = self._tracer.registry.state_entry(owner)
             if state is not None:
@@ -368,21 +368,21 @@ class TorchCallMode(TorchFunctionMode):
 
 
 class TorchCalls(ModeSetter):
-    """Keeps the mode on the stack of every thread that runs a proxied module, and off it in modules on the blacklist.
+    """Keeps the mode active in every thread that runs a proxied module, and inactive in blacklisted modules.
 
-    Those need not be proxied for that: the mode is on the stack while the rest of the program runs, too.
+    That includes blacklisted modules that are not proxied, because the mode is active in the rest of the program too.
     """
 
     def __init__(self, tracer: Tracer, blacklist: Blacklist, optimizer_states: OptimizerStates) -> None:
         self._tracer = tracer
         self._blacklist = blacklist
         self._mode = mode = TorchCallMode(tracer, optimizer_states)
-        # What is still on the stack of a thread is let go of once the thread is gone, for which torch waits for the
-        # interpreter; where that is about to end, it aborts the process.
+        # A mode still on a thread's stack is released after the thread has ended. For that, torch waits for the
+        # interpreter, and aborts the process if the interpreter is shutting down.
         tracer.threads.at_end.append(lambda: take_off(mode))
 
     def install(self) -> None:
-        """Put the mode under the calling thread's stack; other threads get it with their next module call."""
+        """Put the mode on the calling thread's stack; other threads get it with their next module call."""
         self.is_installed = True
         self._mode.is_on = self._tracer.is_debugging
         thread = self._tracer.thread
@@ -390,16 +390,16 @@ class TorchCalls(ModeSetter):
             push_lowest(self._mode)
 
     def remove(self) -> None:
-        """Take the mode off the calling thread's stack; on others it lets everything through."""
+        """Take the mode off the calling thread's stack; on others it passes everything through."""
         if self.is_installed:
             self.is_installed = self._mode.is_on = False
             take_off(self._mode)
 
     def enter(self, module: nn.Module, *, is_proxied: bool) -> None:
-        """Put the mode on this thread's stack, or off it for a module on the blacklist."""
+        """Put the mode on this thread's stack, or take it off for a blacklisted module."""
         thread = self._tracer.thread
         if thread.torch_calls:
-            return  # Inside a torch call torch itself has set the mode aside, and will put it back.
+            return  # Inside a torch call, torch has disabled the mode, and will restore it.
         if module in self._blacklist:
             thread.aside.append(weakref.ref(module))
             take_off(self._mode)
@@ -410,7 +410,7 @@ class TorchCalls(ModeSetter):
                 push_lowest(self._mode)
 
     def leave(self, module: nn.Module | None) -> None:
-        """Put the mode back once no module on the blacklist runs any more."""
+        """Put the mode back once no blacklisted module is running."""
         thread = self._tracer.threads.state
         if not thread.aside or thread.torch_calls:
             return
@@ -427,7 +427,7 @@ class TorchCalls(ModeSetter):
             take_off(self._mode)
 
     def enter_compiled(self) -> bool:
-        """Take the mode off this thread's stack; whether it was there."""
+        """Take the mode off this thread's stack; True if it was there."""
         was_on_stack = _is_on_stack(self._mode)
         take_off(self._mode)
         return was_on_stack
@@ -438,7 +438,7 @@ class TorchCalls(ModeSetter):
             push_lowest(self._mode)
 
     def enter_engine(self) -> ThreadFound:
-        """Put the mode on this thread's stack although it is inside a torch call: autograd's engine is to run."""
+        """Put the mode on this thread's stack although it is inside a torch call, for autograd's engine."""
         thread = self._tracer.thread
         depth, thread.torch_calls = thread.torch_calls, 0
         thread.suspended_calls += depth
@@ -457,7 +457,7 @@ class TorchCalls(ModeSetter):
 
 
 def _find(args: Iterable[Any], kwargs: dict[str, Any] | None) -> list[torch.Tensor]:
-    """The tensors among arguments, and in the lists and tuples among them, in order."""
+    """The tensors among the arguments, and in lists and tuples among them, in order."""
     found: list[torch.Tensor] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) in _NO_TENSORS:
@@ -470,14 +470,14 @@ def _find(args: Iterable[Any], kwargs: dict[str, Any] | None) -> list[torch.Tens
 
 
 def identify(func: Callable[..., Any]) -> tuple[str, str]:
-    """The kind of event that a call of `func` is, and its name in `torch.fx`'s spelling."""
+    """The kind of event for a call of `func`, and its name as `torch.fx` spells it."""
     name = getattr(func, "__name__", type(func).__name__)
     owner = getattr(func, "__self__", None)
     if name in ("__get__", "__set__", "__delete__"):
         attribute = str(getattr(owner, "__name__", None) or getattr(getattr(owner, "fget", None), "__name__", "?"))
         return {"__get__": "get_attr", "__set__": "set_attr", "__delete__": "del_attr"}[name], attribute
     if str(getattr(func, "__module__", "")).startswith("torch._ops.profiler"):
-        return "marker", name  # Where torch marks a range for its profiler; the program called nothing.
+        return "marker", name  # A range marked for torch's profiler, not a call of the program.
     if name in _VALUE_READS:
         return "read_value", name
     if hasattr(func, "__objclass__") or getattr(func, "__qualname__", "").startswith("Tensor."):
@@ -489,7 +489,7 @@ def identify(func: Callable[..., Any]) -> tuple[str, str]:
 
 
 def push_lowest(mode: TorchFunctionMode) -> None:
-    """Put `mode` at the bottom of this thread's stack, above nothing but the default device."""
+    """Put `mode` at the bottom of this thread's stack, only above the default device."""
     default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     modes = _pop_all()
     has_default_device = bool(modes) and modes[-1] is default_device

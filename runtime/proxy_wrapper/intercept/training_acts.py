@@ -1,8 +1,8 @@
-"""Sees what a program does to train besides calls, backward passes and steps.
+"""Observes what a program does to train besides calls, backward passes and steps.
 
-It makes optimizers, advances learning rate schedulers, and gives weights to modules. PyTorch has no
-hook for any of these, so what each of them goes through is replaced where torch looks it up: for an optimizer what
-readies its class, and for a scheduler what lets it compute its rates, which every subclass goes through.
+It creates optimizers, advances learning rate schedulers, and loads weights. PyTorch has no hook for these, so a
+function behind each is replaced where torch looks it up: the one that prepares an optimizer's class, and the one in
+which every subclass of scheduler computes its rates.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _MOST_WAITING: Final = 100
-"""How many loads of modules that are not proxied yet are kept."""
+"""The most kept loads of modules that are not yet proxied."""
 _MOST_KEYS: Final = 100
-"""How many missing and unexpected keys a record names."""
+"""The most missing and unexpected keys in a record."""
 _FEWEST_COUNTED: Final = 8
-"""From so many on, each power of two is a number of advances that is recorded."""
+"""From this number of advances on, one is recorded at each power of two."""
 
 
 class _Advanced:
-    """What was recorded of a scheduler last: its number, how often it was advanced, and the last record.
+    """What was last recorded of a scheduler: its number, its count of advances, and the last record.
 
-    `made` is the location where it was made; 0 if that was not seen. Of one that waits for a plateau, `first` is the
-    best value when it had been given one, and `reduced` counts how often it has lowered the rate.
+    `made` is the location where it was created, or 0 if unknown. For `ReduceLROnPlateau`, `first` is the best value
+    after the first advance, and `reduced` counts how often it has lowered the rate.
     """
 
-    __slots__ = ("count", "first", "id", "made", "reduced", "told")
+    __slots__ = ("count", "first", "id", "made", "reduced", "reported")
 
     def __init__(self, number: int, made: int = 0) -> None:
         self.id = number
         self.made = made
         self.count = self.reduced = 0
         self.first: object = None
-        self.told: tuple[int, str, int] | None = None
+        self.reported: tuple[int, str, int] | None = None
 
 
 class TrainingActs(ReplacingInterceptor):
-    """Makes `SchedulerStep` and `Load` events, and notes where optimizers are made."""
+    """Creates `SchedulerStep`, `RateReduced` and `Load` events, and notes where optimizers are created."""
 
     def __init__(self, tracer: Tracer, updates: Updates) -> None:
         super().__init__(tracer)
         self._updates = updates
         self._schedulers: weakref.WeakKeyDictionary[Any, _Advanced] = weakref.WeakKeyDictionary()
-        # What modules were given before they were proxied.
+        # Loads of modules before they were proxied.
         self._waiting: list[tuple[weakref.ref[nn.Module], Load]] = []
         self._made = 0
 
@@ -106,7 +106,7 @@ class TrainingActs(ReplacingInterceptor):
         return _enable_get_lr_call
 
     def _scheduler_steps(self, scheduler: Any) -> None:
-        """Record that a scheduler is advanced, but not by its own `__init__`, which sets the first rate."""
+        """Record that a scheduler is advanced, except by its own `__init__`, which sets the first rate."""
         optimizer = getattr(scheduler, "optimizer", None)
         if not isinstance(optimizer, torch.optim.Optimizer):
             return
@@ -116,18 +116,20 @@ class TrainingActs(ReplacingInterceptor):
             if known is None:
                 self._number_scheduler(scheduler, tracer.locator.locate(3))
             return
-        acts = self._updates.acts_of(optimizer)
-        if acts is None:
+        last_event = self._updates.last_event_of(optimizer)
+        if last_event is None:
             return
         if known is None:
             known = self._number_scheduler(scheduler, 0)
         location = tracer.locator.locate(3)
         count, known.count = known.count, known.count + 1
-        told = (location, acts.last, hash(tuple(tracer.channels)))
-        if told == known.told and not (count >= _FEWEST_COUNTED and _is_power_of_two(count)):
+        reported = (location, last_event.last, hash(tuple(tracer.channels)))
+        if reported == known.reported and not (count >= _FEWEST_COUNTED and _is_power_of_two(count)):
             return
-        settings = {} if known.told is not None and known.told[2] == told[2] else _public_settings(scheduler)
-        known.told = told
+        settings = (
+            {} if known.reported is not None and known.reported[2] == reported[2] else _public_settings(scheduler)
+        )
+        known.reported = reported
         thread, name = tracer.thread, type(scheduler).__name__
         now = tracer.now_us()
         event = SchedulerStep(
@@ -139,9 +141,9 @@ class TrainingActs(ReplacingInterceptor):
             thread.stage,
             known.id,
             name,
-            acts.id,
+            last_event.id,
             count,
-            acts.last,
+            last_event.last,
             known.made,
             settings,
         )
@@ -179,13 +181,13 @@ class TrainingActs(ReplacingInterceptor):
         return step
 
     def _plateau_watched(self, scheduler: Any, before: object) -> None:
-        """Record that a scheduler which waits for a plateau has lowered the rate."""
+        """Record that a `ReduceLROnPlateau` has lowered the rate."""
         known = self._schedulers.get(scheduler) or self._number_scheduler(scheduler, 0)
         if not known.count:
             known.first = scheduler.best
         known.count += 1
-        acts = self._updates.acts_of(scheduler.optimizer)
-        if acts is None or _first_rate(scheduler) == before:
+        last_event = self._updates.last_event_of(scheduler.optimizer)
+        if last_event is None or _first_rate(scheduler) == before:
             return
         known.reduced += 1
         if not _is_power_of_two(known.reduced):
@@ -202,7 +204,7 @@ class TrainingActs(ReplacingInterceptor):
             thread.number,
             thread.stage,
             known.id,
-            acts.id,
+            last_event.id,
             str(scheduler.mode),
             known.made,
             scheduler.best == known.first,
@@ -251,7 +253,7 @@ class TrainingActs(ReplacingInterceptor):
         return load_state_dict
 
     def _look_at_weights(self, module: nn.Module, state_dict: Mapping[str, Any], given: list[bool]) -> None:
-        """Note in `given` whether a module is given nothing but its own tensors; nothing where that is not recorded."""
+        """Append to `given` whether a module is loaded with its own tensors only; nothing if that is not recorded."""
         entry = self._tracer.registry.module_entry(module)
         if entry is None or entry.level <= INFO:
             given.append(_are_own(module, state_dict))
@@ -286,7 +288,7 @@ class TrainingActs(ReplacingInterceptor):
             del self._waiting[:-_MOST_WAITING]
 
     def _send_waiting(self) -> None:
-        """Record what modules were given that have been proxied since."""
+        """Record earlier loads of modules that have been proxied since."""
         waiting, self._waiting = self._waiting, []
         for ref, event in waiting:
             module = ref()
@@ -298,7 +300,7 @@ class TrainingActs(ReplacingInterceptor):
 
 
 def _public_settings(scheduler: Any) -> dict[str, Setting]:
-    """What a scheduler was made with, as far as JSON can say it."""
+    """The settings of a scheduler, as far as JSON can represent them."""
     attributes = vars(scheduler) if hasattr(scheduler, "__dict__") else {}
     return plain_settings({name: value for name, value in attributes.items() if not name.startswith("_")})
 
@@ -315,9 +317,9 @@ def _is_power_of_two(count: int) -> bool:
 
 
 def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:
-    """Whether every tensor in `state_dict` is the very one that `module` has under its name.
+    """Whether every tensor in `state_dict` is the one that `module` has under its name.
 
-    Other mappings than torch's own may read a file for each tensor that they are asked for: they are not looked at.
+    Only plain dicts are read: other mappings may read a file for each tensor.
     """
     if type(state_dict) not in (dict, OrderedDict):
         return False
@@ -337,7 +339,7 @@ def _are_own(module: nn.Module, state_dict: Mapping[str, Any]) -> bool:
 def _own_tensors(
     module: nn.Module, prefix: str = "", above: frozenset[int] = frozenset()
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The parameters and buffers of a module by their names; no method of the program's is called for that."""
+    """The parameters and buffers of a module by name, found without calling the program's methods."""
     for name, tensor in (*module._parameters.items(), *module._buffers.items()):
         if tensor is not None:
             yield f"{prefix}{name}", tensor

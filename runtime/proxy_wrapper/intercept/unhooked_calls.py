@@ -1,7 +1,7 @@
-"""How torch calls the `forward` of a module that has no hooks, and how it calls that of one that has some.
+"""How torch calls the `forward` of a module with hooks, and of one without.
 
-A module that has hooks, be they global ones, has its `forward` called by a function inside torch's `_call_impl`; one
-that has none, by `_call_impl` itself.
+For a module with hooks, global or its own, a function inside torch's `_call_impl` calls `forward`. For one without,
+`_call_impl` calls it itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OWN_HOOKS: Final = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
 
 
 class CallWithoutHooks(NamedTuple):
-    """Where `_call_impl` calls the `forward` of a module without hooks, and the function that it has for others."""
+    """Where `_call_impl` calls `forward` without hooks, and its inner function for modules with hooks."""
 
     instruction: int
     line: int
@@ -25,7 +25,7 @@ class CallWithoutHooks(NamedTuple):
 
 
 def _find_call() -> CallWithoutHooks | None:
-    """Find it in the code of this version of torch; None if that does not look as expected."""
+    """The call in this version of torch; None if the code does not look as expected."""
     inner = next((each for each in CALL.co_consts if isinstance(each, CodeType) and each.co_name == "inner"), None)
     calls = (each.offset for each in dis.get_instructions(CALL) if each.opname == "CALL_FUNCTION_EX")
     offset = next(calls, None)
@@ -39,5 +39,5 @@ WITHOUT_HOOKS: Final = _find_call()
 
 
 def has_own_hooks(module: nn.Module) -> bool:
-    """Whether a module has hooks of its own, so that torch calls it through that function in any case."""
+    """Whether a module has its own hooks, so that torch calls it through the inner function in any case."""
     return any(module.__dict__.get(hooks) for hooks in _OWN_HOOKS)

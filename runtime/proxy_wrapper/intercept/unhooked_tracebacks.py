@@ -1,7 +1,7 @@
-"""Keeps tracebacks of errors in modules as they are without tracing.
+"""Keeps tracebacks of errors in modules the same as without tracing.
 
-The function through which torch calls the `forward` of a module with hooks (`unhooked_calls.py`) is left out of the
-traceback where only ours are the reason for it.
+The inner function through which torch calls the `forward` of a module with hooks (`unhooked_calls.py`) is removed
+from the traceback if it is only there because of our hooks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def show_as_unhooked(module: nn.Module, error: BaseException) -> None:
-    """Let the traceback of `error`, which has just left the `forward` of `module`, be that of a call without hooks.
+    """Make the traceback of `error`, raised by the `forward` of `module`, that of a call without hooks.
 
-    To be called from a hook of torch's, and only if there are no global hooks but ours. Python 3.10 keeps a traceback
-    of its own while an error is being handled, which stays as it is.
+    Call it from a hook of torch, and only if all global hooks are ours. Python 3.10 keeps its own traceback while an
+    error is handled, which stays as it is.
     """
     trace = error.__traceback__
     if trace is None or trace.tb_next is None or WITHOUT_HOOKS is None:

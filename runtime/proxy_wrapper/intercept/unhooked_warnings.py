@@ -1,9 +1,9 @@
-"""Keeps the places of warnings as they are without tracing.
+"""Keeps the reported places of warnings the same as without tracing.
 
-`warnings.warn("...", stacklevel=3)` names the caller of its caller. Where that is on the other side of a module's
-`forward`, the function through which torch calls modules with hooks (`unhooked_calls.py`) would count as one caller
-more: another line would be named, and the filters, which go by the module of that line, might decide otherwise. So
-would the calls through which a mode of ours sees torch's own functions, at DEBUG.
+`warnings.warn("...", stacklevel=3)` names the caller of its caller. If that lies beyond a module's `forward`, the
+inner function through which torch calls modules with hooks (`unhooked_calls.py`) would count as a caller: another
+line would be named, and filters, which go by the module of that line, might decide differently. The same holds for
+the calls through which our mode observes torch's Python functions at DEBUG.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
 
 
 _SCRIPTED: Final = "aten::warn"
-"""What calls of `warnings.warn` are in TorchScript."""
+"""The operator for `warnings.warn` in TorchScript."""
 
 
 class UnhookedWarnings(ReplacingInterceptor):
-    """Stands for `warnings.warn`, and passes over the calls that are there for us alone."""
+    """Replaces `warnings.warn` by a function that skips the calls that exist only because of us."""
 
     def __init__(self, tracer: Tracer, module_calls: ModuleCalls) -> None:
         super().__init__(tracer)
         self._module_calls = module_calls
-        self._made: dict[Callable[..., None], Callable[..., None]] = {}
+        self._replacements: dict[Callable[..., None], Callable[..., None]] = {}
 
     def install(self) -> None:
-        """Stand for it to TorchScript as well, which knows the functions that it can compile by identity."""
+        """Also make TorchScript accept the replacement, since it knows the functions it can compile by identity."""
         super().install()
         for each in self._replaced:
-            _let_script_know(each.replacement)
+            _register_with_script(each.replacement)
 
     def remove(self) -> None:
-        """Put it back, and have TorchScript forget what stood for it."""
+        """Restore the function, and make TorchScript forget the replacement."""
         for each in self._replaced:
-            _let_script_forget(each.replacement)
+            _unregister_from_script(each.replacement)
         super().remove()
 
     def _targets(self) -> tuple[Target, ...]:
         return (Target(warnings, "warn", self._warner),)
 
     def _warner(self, original: Callable[..., None]) -> Callable[..., None]:
-        """What stands for `original`: always the same, since compiled code asks whether it is."""
-        if original not in self._made:
-            self._made[original] = self._make(original)
-        return self._made[original]
+        """The replacement for `original`: always the same object, since guards of compiled code compare it."""
+        if original not in self._replacements:
+            self._replacements[original] = self._make(original)
+        return self._replacements[original]
 
     def _make(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
@@ -70,7 +70,7 @@ class UnhookedWarnings(ReplacingInterceptor):
                 if not distance:
                     original(message, category, stacklevel, source, **newer)
                 elif moved is None or WITHOUT_HOOKS is None:
-                    # Called from a file that is passed over, as ours is, it counts each of the callers.
+                    # The replacement's own file is skipped by `warnings.warn`, so `distance` counts all callers.
                     original(message, category, distance, source)
                 else:
                     kind = type(message) if isinstance(message, Warning) else category or UserWarning
@@ -82,21 +82,21 @@ class UnhookedWarnings(ReplacingInterceptor):
                 hide_frames(error)
                 raise
 
-        warn.__module__ = warnings.__name__  # There it is found when it is unpickled.
+        warn.__module__ = warnings.__name__  # Where unpickling looks it up.
         return warn
 
-    # A plain tuple: Dynamo, where it looks on, would compile what makes a named one.
+    # A plain tuple: Dynamo, if it is tracing, would compile the construction of a named one.
     def _place(self, caller: FrameType, stacklevel: Any, prefixes: Any) -> tuple[int, FrameType | None]:
-        """What a warning of `caller` is about, counted as `warnings.warn` counts.
+        """What a warning of `caller` refers to, counted as `warnings.warn` counts.
 
         Returns:
-            How many calls above the call of `warn` that is, plus one; 0 if what was given is nothing to count by. And
-            the frame, if it is at another line without hooks.
+            The number of calls above the call of `warn`, plus one; 0 for arguments of unexpected types. And the frame,
+            if its line differs without hooks.
         """
         if type(stacklevel) is not int or type(prefixes) is not tuple:
             return 0, None
         level = max(2, stacklevel) if prefixes else stacklevel
-        counts_all = level <= 0 or _is_passed_over(caller, ())
+        counts_all = level <= 0 or _is_skipped(caller, ())
         frame, distance, is_past_ours = caller, 2, False
         while level > 1:
             above, steps, is_past_ours = self._above(frame)
@@ -104,12 +104,12 @@ class UnhookedWarnings(ReplacingInterceptor):
             if above is None:
                 return distance, None
             frame = above
-            if counts_all or not _is_passed_over(frame, prefixes):
+            if counts_all or not _is_skipped(frame, prefixes):
                 level -= 1
         return distance, frame if is_past_ours and frame.f_code is CALL else None
 
     def _above(self, frame: FrameType) -> tuple[FrameType | None, int, bool]:
-        """What would be above `frame` without us, how far above it is, and whether a call for hooks lies between."""
+        """The frame above `frame` without us, its distance, and whether torch's inner function was skipped."""
         above, steps = frame.f_back, 1
         if above is not None and above.f_code.co_name == STAND_IN:
             while above is not None and (above.f_code.co_name == STAND_IN or above.f_code.co_filename == UNCOUNTED):
@@ -121,27 +121,27 @@ class UnhookedWarnings(ReplacingInterceptor):
         return above, steps, False
 
     def _is_for_ours(self, frame: FrameType) -> bool:
-        """Whether a call would not be there without hooks of ours."""
+        """Whether a call would not exist without our hooks."""
         if WITHOUT_HOOKS is None or frame.f_code is not WITHOUT_HOOKS.inner:
             return False
         return self._module_calls.is_alone() and not has_own_hooks(frame.f_locals["self"])
 
 
-def _let_script_know(warn: Callable[..., None]) -> None:
-    """Have TorchScript compile calls of `warn` as it does those of `warnings.warn`."""
-    _builtins._builtin_ops.append((warn, _SCRIPTED))  # The table is made of it when something is first scripted.
+def _register_with_script(warn: Callable[..., None]) -> None:
+    """Have TorchScript compile calls of `warn` like those of `warnings.warn`."""
+    _builtins._builtin_ops.append((warn, _SCRIPTED))  # Source of the table, built at the first scripting.
     if _builtins._builtin_table is not None:
         _builtins._builtin_table[id(warn)] = _SCRIPTED
 
 
-def _let_script_forget(warn: Callable[..., None]) -> None:
-    """Undo that: another function may get the same id later."""
+def _unregister_from_script(warn: Callable[..., None]) -> None:
+    """Undo that, because another function may later get the same id."""
     _builtins._builtin_ops[:] = [each for each in _builtins._builtin_ops if each[0] is not warn]
     if _builtins._builtin_table is not None:
         _builtins._builtin_table.pop(id(warn), None)
 
 
-def _is_passed_over(frame: FrameType, prefixes: tuple[Any, ...]) -> bool:
-    """Whether `warnings.warn` leaves a call out: one of the import system, or of a file that is to be skipped."""
+def _is_skipped(frame: FrameType, prefixes: tuple[Any, ...]) -> bool:
+    """Whether `warnings.warn` skips a frame: of the import system, or of a file with one of the prefixes."""
     file = frame.f_code.co_filename
     return ("importlib" in file and "_bootstrap" in file) or file.startswith(prefixes)

@@ -1,7 +1,7 @@
-"""Sees gradients and the changes of parameters and buffers, at each step of an optimizer and between steps.
+"""Observes gradients and changes of parameters and buffers, at each optimizer step and between steps.
 
-PyTorch's global optimizer hooks say when an optimizer steps; `StateChanges` finds what changes otherwise, and
-`HandTraining` the gradients where there is no optimizer.
+PyTorch's global optimizer hooks report steps. `StateChanges` finds other changes, and `HandTraining` the gradients
+for which there is no optimizer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NONE: Final[frozenset[Any]] = frozenset()
 
 
 class Updates:
-    """Makes `OptimizerStep` and `OptimizerStepEnd` events, and says when to look for gradients and changes."""
+    """Creates `OptimizerStep` and `OptimizerStepEnd` events, and triggers the search for gradients and changes."""
 
     def __init__(self, tracer: Tracer, optimizer_states: OptimizerStates) -> None:
         self._tracer = tracer
@@ -53,15 +53,15 @@ class Updates:
         self._by_hand = HandTraining(tracer, self._records, self._known)
         self.after_backward = self._by_hand.after_backward
         self._settings = OptimizerSettings(tracer)
-        self.note_made, self.acts_of = self._settings.note_made, self._settings.acts_of
+        self.note_made, self.last_event_of = self._settings.note_made, self._settings.last_event_of
         self.have_been_stepped, self.count_passes = self._settings.have_been_stepped, self._settings.count_passes
         self._carried = CarriedGradients(tracer)
         self.accumulated_passes = self._carried.accumulated_passes
-        self.on_step: Callable[[torch.optim.Optimizer], None] = _take_no_note
+        self.on_step: Callable[[torch.optim.Optimizer], None] = _ignore_step
         """Called with each optimizer that is about to step."""
         self._freezing = Freezing(tracer)
         self._iterations = IterationCount()
-        # How many of its parameters belong to no proxied module, as of the last look for new modules.
+        # How many of an optimizer's parameters belonged to no proxied module when new modules were last searched for.
         self._unknown: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._hooks = GlobalHooks(
             sys.modules[torch.optim.Optimizer.__module__],
@@ -81,7 +81,7 @@ class Updates:
         return self._hooks.without_ours(value)
 
     def before_root_call(self) -> None:
-        """Record what has changed since the last call of a module, if no step of an optimizer came between."""
+        """Record what has changed since the last module call, if no optimizer step came between."""
         by_hand = self._by_hand
         self._define_freed()
         changed = self._changes.glance(
@@ -90,14 +90,14 @@ class Updates:
         self._end_step_by_hand(changed)
 
     def _define_freed(self) -> None:
-        """Tell of which parameters the last change is not known, since their model is gone."""
+        """Report the freed parameters whose last change is unknown."""
         registry = self._tracer.registry
         if registry.freed:
             freed, registry.freed = registry.freed, []
             self._tracer.definitions.define_freed(filter(self._by_hand.may_have_changed, freed))
 
     def before_backward(self, location: int) -> GradientMarks:
-        """Record what was put into the model before the last call and still is there; gives the marks of gradients."""
+        """Record tensors found replaced before the last call that still are; returns the marks of gradients."""
         changed = self._changes.confirm()
         if changed:
             self._end_step_by_hand(changed)
@@ -106,7 +106,7 @@ class Updates:
         return self._by_hand.marks_of_gradients()
 
     def _end_step_by_hand(self, changed: Sequence[StateEntry]) -> None:
-        """End each step by hand that these parameters have changed by."""
+        """End each step by hand to which these changes belong."""
         by_hand = self._by_hand
         if not (changed or by_hand.is_step_due):
             return
@@ -118,30 +118,30 @@ class Updates:
                 if state.holder.is_paused and not state.is_buffer:
                     state.unrecorded_step = self._tracer.step
             if states:
-                by_hand.note_changed(self._changes.look())  # At the buffers as well, as at a step of an optimizer.
+                by_hand.note_changed(self._changes.look())  # Includes the buffers, as at an optimizer step.
             self._tracer.end_step(ends_iteration=True)
             self._changes.follow_step()
 
     def before_flush(self) -> None:
-        """Record the state that the model is in, and the step by hand that has led to it."""
+        """Record the present state of the model, and the step by hand that led to it."""
         self.before_root_call()
         self._end_step_by_hand(self._changes.look(is_last=True))
         self._by_hand.settle_all()
         self._tracer.definitions.define_removed()
 
     def before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Record that `optimizer` steps. `args` are those of `step`, the optimizer first."""
+        """Record that `optimizer` begins to step. `args` are those of `step`, the optimizer first."""
         try:
             tracer = self._tracer
             if tracer.thread.inside is None:
-                tracer.ranks.note()  # A short program may have left its process group again before the next write.
+                tracer.ranks.note()  # A short program may leave its process group before the next write.
                 with tracer.lock, torch._C.DisableTorchFunction():
                     self._begin(optimizer, _has_closure(args, kwargs))
         except Exception as error:  # noqa: BLE001  A mistake of ours must not reach the program.
             self._tracer.fail(error)
 
     def after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Record that `optimizer` has stepped, and what that has changed."""
+        """Record that `optimizer` has stepped, and the changes."""
         try:
             tracer = self._tracer
             if tracer.thread.inside is None:
@@ -151,7 +151,7 @@ class Updates:
             self._tracer.fail(error)
 
     def _being_stepped(self) -> frozenset[StateEntry]:
-        """The parameters that an optimizer is changing right now, in whose step this thread calls a closure."""
+        """The parameters of an optimizer in whose step this thread is calling a closure."""
         thread = self._tracer.thread
         stepping = thread.stepping
         if stepping is None:
@@ -173,7 +173,7 @@ class Updates:
         changed: Sequence[StateEntry] = ()
         if unknown and unknown != self._unknown.get(optimizer):
             self._tracer.take_up_new()
-            changed = self._changes.look()  # Which finds what has been replaced since another model's step.
+            changed = self._changes.look()  # Finds what was replaced since another model's step.
             states = self._states(optimizer)
             self._unknown[optimizer] = sum(len(group["params"]) for group in optimizer.param_groups) - len(states)
         if states:
@@ -232,7 +232,7 @@ class Updates:
         tracer = self._tracer
         location = tracer.thread.optimizer_location
         tracer.thread.leave_optimizer()
-        if has_closure:  # Only now: it is the closure that made the gradients.
+        if has_closure:  # Not earlier, since the closure computes the gradients.
             self._send_gradients(optimizer, recorded, location)
         for state in recorded.entries:
             state.unrecorded_step = -1
@@ -245,13 +245,13 @@ class Updates:
         self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration), recorded)
 
     def _send_gradients(self, optimizer: torch.optim.Optimizer, recorded: StateTensors, location: int) -> None:
-        """Record the gradients that a step has found."""
-        gradients = self._by_hand.judged(self._records.gradients(recorded, location))
+        """Record the gradients at a step."""
+        gradients = self._by_hand.with_cleared(self._records.gradients(recorded, location))
         self._records.send_gradients(gradients)
         self._carried.after_step(optimizer, gradients)
 
     def _emit(self, event: OptimizerStep | OptimizerStepEnd, recorded: StateTensors) -> None:
-        """Send what concerns the modules of `recorded`; if there are none, everybody."""
+        """Send an event to the channels of the modules of `recorded`; to all channels if there are none."""
         if not recorded:
             self._tracer.broadcast(event, event.location, level=INFO)
         for channel in {state.holder.channel for state in recorded.entries if state.holder.level <= INFO}:
@@ -270,15 +270,15 @@ class Updates:
         return found
 
     def _is_part_of_step(self, states: StateTensors) -> bool:
-        """Whether this step is made within another one, by an optimizer that has the same parameters.
+        """Whether this step runs inside another one, of an optimizer that has all of its parameters.
 
-        Such are the `step` of a base class that is called by `super().step()`, and optimizers around another one:
-        Lookahead, SAM, `ZeroRedundancyOptimizer`.
+        Examples: a base class's `step` called by `super().step()`, and optimizers around another one (Lookahead, SAM,
+        `ZeroRedundancyOptimizer`).
         """
         hook = sys._getframe(2)
         frame = hook.f_back
         if frame is not None and frame.f_code is _STEP:
-            frame = frame.f_back  # That is this very step.
+            frame = frame.f_back  # This step itself.
         while frame is not None:
             if frame.f_code is _STEP:
                 around: torch.optim.Optimizer | None = frame.f_locals.get("self")
@@ -288,16 +288,16 @@ class Updates:
         return False
 
     def _recorded(self, states: StateTensors) -> StateTensors:
-        """Those of modules that the present iteration is recorded for."""
+        """The states of modules for which the present iteration is recorded."""
         if not self._tracer.is_sampling:
             return states
         return states.where(lambda state: not state.holder.is_paused)
 
 
 class IterationCount:
-    """Tells which steps end an iteration, in programs with any number of optimizers: those of the one that leads.
+    """Tells which optimizer steps end an iteration: those of the leading optimizer.
 
-    The first to step leads, until another steps twice without it.
+    The first optimizer to step leads, until another steps twice in a row without it.
     """
 
     def __init__(self) -> None:
@@ -316,12 +316,12 @@ class IterationCount:
         return True
 
 
-def _take_no_note(_: torch.optim.Optimizer) -> None:
-    """What is called with each step where nobody asks to be."""
+def _ignore_step(_: torch.optim.Optimizer) -> None:
+    """Do nothing."""
 
 
 def _frame_of_step(frame: FrameType) -> int:
-    """The `id` of the frame that called a hook, if it is torch's around `step`: that runs until the step has ended."""
+    """The `id` of the frame that called a hook, if it is torch's wrapper around `step`, which outlives the step."""
     return id(frame) if frame.f_code is _STEP else 0
 
 

@@ -77,13 +77,13 @@ class StateEntry:
         # Whether it required a gradient when last defined; how often it was redefined because that changed.
         self.requires_grad = False
         self.freezings = 0
-        # The `id` of the tensor with this name at the last look, and of the first tensor with this name.
+        # The `id` of the tensor with this name at the last check, and of the first tensor with this name.
         self.identity = 0
         self.original = 0
         self.version = -1
         self.data_ptr = 0
         self.statistics: PendingOr = None
-        # The `id` of a tensor that was found in its place, perhaps for a single call; 0 for none.
+        # The `id` of a tensor found in its place, perhaps for a single call; 0 for none.
         self.put_in = 0
         # Whether an optimizer has stepped with it.
         self.has_optimizer = False
@@ -154,6 +154,7 @@ class ModuleEntry:
         "training",
         "type_name",
         "user",
+        "was_sought",
         "watch",
     )
 
@@ -194,15 +195,16 @@ class ModuleEntry:
         self.user: weakref.ref[object] | None = None
         # How that thread trains. This is kept after the thread ends.
         self.training: Training | None = None
-        # Whether it was found among the submodules of another, not only called by it; whether it is there no more.
+        # Whether it was found among another's submodules, not only called by it; whether it is no longer there.
         self.is_submodule = False
-        # How many calls are left: in evaluation mode, in which dropout is looked for; in training mode, of which it is
-        # asked whether gradients reach what it puts out.
+        # The remaining calls to check: for active dropout, in evaluation mode; for outputs that gradients cannot reach,
+        # in training mode.
         self.dropout_looks = _DROPOUT_LOOKS
         self.gradient_looks = _GRADIENT_LOOKS
         self.input_looks = _INPUT_LOOKS  # The remaining calls as outermost module whose inputs are examined.
         self.successor: ModuleEntry | None = None  # The module that took over its id when it was freed.
         self.removed = False
+        self.was_sought = False  # For a top module: in the tree of the one that called it.
 
     @property
     def is_paused(self) -> bool:

@@ -195,6 +195,24 @@ class ProxiedTree:
         self._definitions.define_state(self._registry.add_state(entry))
         return entry
 
+    def take_in(self, entry: ModuleEntry, root: ModuleEntry) -> bool:
+        """Make a root part of another one, if it is proxied by the name that it has there, and return whether it is.
+
+        So is the layer of `model.head = Proxy.Proxy(nn.Linear(64, 3), name="model.head")`. Other roots keep the name
+        that the script gave them.
+        """
+        module, holder = entry.module(), root.module()
+        if module is None or holder is None or not root.recurses:
+            return False
+        found = next((each for each in named_modules(holder, root.plain_name) if each.module is module), None)
+        if found is None or found.parent is None or not _is_numbered(entry.plain_name, found.name):
+            return False
+        above = self._registry.module_entry(found.parent)
+        if above is None:
+            return False
+        self.add_tree(named_modules(module, found.name), settings_of(entry), above, 0)
+        return True
+
     def take_up_new(self) -> bool:
         """Proxy modules added to recursing roots since the last look, and return whether there were any.
 

@@ -1,4 +1,4 @@
-"""What a thread is doing: the proxied modules that it is calling, and the stage that it is in."""
+"""What a thread is doing: the proxied modules whose calls are running on it, and its stage."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 UNKNOWN: Final = -1
-"""In place of a location that was not looked for."""
+"""Stands for a location that was not looked up."""
 
 
 class ActiveCall(msgspec.Struct, gc=False, eq=False):
     """A call of a proxied module that has not returned.
 
-    A struct because one is made for each call. `call_frame` is the `id` of the frame of torch's `_call_impl` that runs
-    it, 0 if unknown. `outer_frame` is that of the frame nearest to it from which something was located, with nothing
-    but torch's own between: that of `forward`. Both run until the call ends, so their ids stay theirs.
-    `input_versions` sums up torch's counts of in-place changes to the tensors among the positional arguments.
+    A struct, because one is created for each call. `call_frame` is the `id` of the frame of torch's `_call_impl` that
+    runs it; 0 if unknown. `outer_frame` is the `id` of the nearest frame from which a location was determined, with
+    only torch's frames in between: the frame of `forward`. Both frames run until the call ends, so their ids stay
+    unique. `input_versions` sums torch's counts of in-place changes to the tensors among the positional arguments.
     """
 
     entry: ModuleEntry
@@ -46,14 +46,14 @@ class ActiveCall(msgspec.Struct, gc=False, eq=False):
 
 
 class ThreadFound(NamedTuple):
-    """How autograd's engine finds a thread: inside how many torch calls, and whether the mode was put on for it."""
+    """A thread as autograd's engine finds it: the number of enclosing torch calls, and whether we pushed the mode."""
 
     torch_calls: int
     is_put_on: bool
 
 
 class BackwardPass(NamedTuple):
-    """A backward pass that has not ended, and what autograd's engine was given for it."""
+    """A backward pass that has not ended, and the arguments passed to autograd's engine."""
 
     roots: Any
     gradients: Any
@@ -74,15 +74,15 @@ class CompiledCall(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """A stay in compiled code: what entered there, and how to leave it.
+    """A thread's stay in compiled code: what entered it, and how to undo the preparations.
 
     Attributes:
         switcher: the `id` of what switched Dynamo on.
-        call: the call that it is, where that is recorded.
-        had_mode: whether the mode that sees torch calls was on the thread's stack.
-        hidden: what is kept from all threads whenever Dynamo is on meanwhile.
-        is_hiding: whether it is kept from them now.
-        is_export: whether it is a capture by `torch.export`, which has it kept from them all the time.
+        call: the recorded call; None if it is not recorded.
+        had_mode: whether the mode that observes torch calls was on the thread's stack.
+        hidden: what is removed for all threads while Dynamo is on.
+        is_hiding: whether it is removed now.
+        is_export: whether this is a capture by `torch.export`, during which it stays removed.
     """
 
     switcher: int
@@ -94,9 +94,9 @@ class Inside(NamedTuple):
 
 
 class SteppingWithClosure(NamedTuple):
-    """A step of an optimizer that was given a closure, and has not ended.
+    """A step of an optimizer that was passed a closure, and has not ended.
 
-    `frame` is the `id` of the frame that it runs in, `states` are the parameters that it changes.
+    `frame` is the `id` of its frame; `states` are the parameters that it changes.
     """
 
     frame: int
@@ -104,7 +104,7 @@ class SteppingWithClosure(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Statistics of a tensor that nothing but code of torch's own has run since: its number, and its version then."""
+    """Statistics of a tensor, valid while only torch's own code runs, with its number and version at that time."""
 
     number: int
     version: int
@@ -112,7 +112,7 @@ class Known(NamedTuple):
 
 
 class ThreadState:
-    """What is known of one thread."""
+    """What is known about one thread."""
 
     __slots__ = (
         "__weakref__",
@@ -155,50 +155,50 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.stack: list[ActiveCall] = []
-        self.live: LiveObserver | None = None  # What sees the values that it computes with.
-        self.change: ChangingObserver | None = None  # Which of these changes them.
-        self.live_flow: LiveFlow | None = None  # What is told of its tests and loops, besides the trace.
+        self.live: LiveObserver | None = None  # Observes the values it computes.
+        self.change: ChangingObserver | None = None  # The observer that changes them.
+        self.live_flow: LiveFlow | None = None  # Observes its conditions and loops.
         self.number = 0 if threading.get_ident() == threading.main_thread().ident else threading.get_native_id()
-        # Its stay in compiled code: until that ends, nothing that it does is seen.
+        # Its stay in compiled code. Until that ends, nothing it does is observed.
         self.inside: Inside | None = None
         self.has_called = False  # Whether it has ever called a proxied module.
         self.stepping: SteppingWithClosure | None = None
-        self.put_in: list[StateEntry] = []  # Whose tensors may have been put there for one call.
-        # The steps that have ended in it; how often it has looked and glanced at values, and at which step it did last.
+        self.put_in: list[StateEntry] = []  # Their tensors may have been replaced for one call only.
+        # The steps that have ended on it; its calls of `StateChanges.look` and `glance`; the step at its last `glance`.
         self.steps = self.looks = self.glances = self.glanced_step = 0
-        self.has_compared_all = False  # Whether its last look compared the values of all tensors.
+        self.has_compared_all = False  # Whether the last `look` compared all values.
         self.training = Training()
         self.optimizer_location = 0
-        self.optimizer_frame = 0  # The `id` of the frame that the optimizer's step runs in.
+        self.optimizer_frame = 0  # The `id` of the frame of the optimizer's step.
         self.optimizer_walks: set[tuple[int, int]] = set()  # See `Locator.locate`.
         self.optimizer_began_us = 0
-        # The optimizer that steps, where it may yet make state; how much it had when that was looked at last.
+        # The optimizer that is stepping and may still create state; the amount of state at the last check.
         self.optimizer: weakref.ref[torch.optim.Optimizer] | None = None
         self.optimizer_size = (0, 0)
-        self.draws: DrawnNumbers | None = None  # Which modules draw random numbers, while that is asked.
+        self.draws: DrawnNumbers | None = None  # Set while random draws are being looked for.
         self.torch_calls = 0
-        self.last_model: ModuleEntry | None = None  # The root module that was called last.
-        self.last_node_of_model = -1  # The number that autograd gave the last node of what a root module put out last.
-        self.backward_passes: list[BackwardPass] = []  # That it is in, the innermost last.
-        self.suspended_calls = 0  # Torch calls around the backward pass that it is in.
-        self.aside: list[weakref.ref[nn.Module]] = []  # Modules on the blacklist that it is calling.
-        # What a call of torch or of a module has just given, and an optimizer has just read, with statistics.
+        self.last_model: ModuleEntry | None = None  # The root module called last.
+        self.last_node_of_model = -1  # Autograd's number of the last node of a root module's last output.
+        self.backward_passes: list[BackwardPass] = []  # Those running, the innermost last.
+        self.suspended_calls = 0  # The torch calls around the running backward pass.
+        self.aside: list[weakref.ref[nn.Module]] = []  # Blacklisted modules being called.
+        # The last result of a torch call or a module, and the last tensor read by an optimizer, with their statistics.
         self.just_given: Known | None = None
         self.just_read: Known | None = None
         self.mode = TRAIN
         self.stage = TRAIN
-        # The tensors that were looked at for non-finite values, or came from outside, by number, each with its version.
+        # Tensors already checked for non-finite values, or received from outside: number to version.
         self.checked: dict[int, int] = {}
-        # Of calls outside of all modules.
+        # For calls outside all modules.
         self._ordinals: dict[tuple[int, str], int] = {}
         self._ordinals_step = 0
 
     def enter_root(self) -> None:
-        """Begin to count anew: a module is called that no other proxied one is calling."""
+        """Reset the counts, because a module is called outside any other proxied module."""
         self.has_called = True
         self.checked.clear()
         self._ordinals.clear()
-        self.leave_optimizer()  # A step that was interrupted has not said that it ended.
+        self.leave_optimizer()  # An interrupted step does not report its end.
 
     def enter_optimizer(self, frame: int, location: int) -> None:
         """Note that an optimizer's step runs in `frame` and was called at `location`."""
@@ -206,7 +206,7 @@ class ThreadState:
         self.optimizer_walks.clear()
 
     def leave_optimizer(self) -> None:
-        """Forget the frame of the step: its `id` may become another's."""
+        """Forget the frame of the step, because its `id` may be reused."""
         self.optimizer_frame = 0
         self.optimizer = self.just_read = None
         self.optimizer_walks.clear()
@@ -220,7 +220,7 @@ class ThreadState:
         return ordinal
 
     def outer_ordinals(self, step: int) -> dict[tuple[int, str], int]:
-        """The counts of calls outside of all modules; they begin anew with each step."""
+        """The counts of calls outside all modules. They restart with each step."""
         if step != self._ordinals_step:
             self._ordinals_step = step
             self._ordinals.clear()
@@ -228,14 +228,14 @@ class ThreadState:
 
 
 class ThreadStates(threading.local):
-    """Has the state of the thread that asks. Each question costs a look-up, so ask once and keep the answer."""
+    """Holds the state of the calling thread. Each access costs a look-up, so keep the result."""
 
     def __init__(self, known: dict[int, weakref.ref[ThreadState]], at_end: list[Callable[[], None]]) -> None:
-        """Make the state of a thread, which asks for the first time.
+        """Create the state of a thread, at its first access.
 
         Args:
-            known: those of all threads, which it is entered among.
-            at_end: what each thread calls as the last thing of all that it does in Python.
+            known: the states of all threads, to which the new one is added.
+            at_end: called as the last thing that each thread does in Python.
         """
         self.state = ThreadState()
         self.known = known

@@ -1,6 +1,6 @@
-"""Finds the line where a value was assigned: that of a variable in a running function, that of a module's attribute.
+"""Finds the line that assigned a value: of a variable in a running function, or of a module's attribute.
 
-Both are read off the bytecode, where each instruction has its line. Nothing is run, and no source is needed.
+Both are read from the bytecode, where each instruction has its line. Nothing is run, and no source is needed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_D
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 20
 _MOST_BYTES: Final = 1 << 16
-"""How long bytecode may be to be read: longer is written by programs, and reading it would take a while."""
+"""The most bytes of bytecode that are read. Longer code is generated, and reading it would take a while."""
 
 
 class AssignedLine(NamedTuple):
-    """A line of a function: its code, the number of the line in its file, and the name that is assigned there."""
+    """A line of a function: its code, the line's number in the file, and the name assigned there."""
 
     code: CodeType
     line: int
@@ -30,7 +30,7 @@ class AssignedLine(NamedTuple):
 
 
 class NamedInstruction(NamedTuple):
-    """An instruction that reads or writes a name; that of an attribute has a dot before it."""
+    """An instruction that reads or writes a name. The name of an attribute begins with a dot."""
 
     offset: int
     line: int
@@ -39,10 +39,10 @@ class NamedInstruction(NamedTuple):
 
 
 def variable_used(frame: FrameType) -> AssignedLine | None:
-    """Where the variable was assigned that the line which `frame` is at uses; None if that line uses none.
+    """The assignment of the variable that the current line of `frame` uses; None if the line uses none.
 
-    Of several variables it is the one that was assigned last before that line: of `(loss / count).backward()` the loss,
-    which is computed anew each time.
+    Of several variables, it is the one assigned last before that line: for `(loss / count).backward()` the loss, which
+    is computed anew each time.
     """
     code = frame.f_code
     instructions = named_instructions(code)
@@ -59,10 +59,10 @@ def variable_used(frame: FrameType) -> AssignedLine | None:
 
 
 def variables_behind(frame: FrameType) -> list[AssignedLine]:
-    """The variables that the line which `frame` is at uses, those that they were computed from, and so on.
+    """The variables that the current line of `frame` uses, those that they were computed from, and so on.
 
-    Each has the line where it was assigned last above its use; they come in the order of these lines. Attributes are
-    left out, and what the function was given.
+    Each has the line of its last assignment above its use, and they are sorted by these lines. Attributes and
+    parameters are left out.
     """
     code = frame.f_code
     instructions = named_instructions(code)
@@ -80,9 +80,9 @@ def variables_behind(frame: FrameType) -> list[AssignedLine]:
 
 
 def _loads_of_statement(instructions: list[NamedInstruction], end: int, line: int) -> Iterator[tuple[str, int]]:
-    """The names that a statement which begins at a line has read before `end`, each with the index of its instruction.
+    """The names that the statement beginning at `line` has read before `end`, with their instructions' indices.
 
-    `a, b = ...` writes several names behind one another; other statements before it have smaller lines.
+    `a, b = ...` writes several names in a row. Earlier statements have smaller lines.
     """
     place = end
     while place and instructions[place - 1].is_store and instructions[place - 1].line == line:
@@ -93,7 +93,7 @@ def _loads_of_statement(instructions: list[NamedInstruction], end: int, line: in
 
 
 def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None:
-    """Where a variable was assigned last above a line of a function, in the order of its code; None if nowhere."""
+    """The last assignment of a variable above a line, in code order; None if there is none."""
     found = None
     for each in named_instructions(code):
         if each.line == line and not each.is_store and each.name == name:
@@ -104,7 +104,7 @@ def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None
 
 
 def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
-    """Where an attribute of that name is assigned, by a function that is running, or one that is defined beside it."""
+    """The assignment of an attribute of that name in a running function or in one defined within it."""
     for code in _codes_around(frame):
         if name in code.co_names:
             stores = (each for each in named_instructions(code) if each.is_store)
@@ -115,7 +115,7 @@ def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
 
 
 def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
-    """Where an item of that key is assigned, `group["lr"] = rate`, by a function as in `attribute_assigned`."""
+    """The assignment of an item with that key, such as `group["lr"] = rate`, searched like `attribute_assigned`."""
     for code in _codes_around(frame):
         if key in code.co_consts and len(code.co_code) <= _MOST_BYTES:
             before = None
@@ -127,7 +127,7 @@ def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
 
 
 def words_of_line(frame: FrameType) -> tuple[str, ...]:
-    """The names and the short texts that the line which `frame` is at reads, in order, each once."""
+    """The names and short strings that the current line of `frame` reads, in order, without duplicates."""
     code, line = frame.f_code, frame.f_lineno
     if len(code.co_code) > _MOST_BYTES:
         return ()
@@ -144,7 +144,7 @@ def words_of_line(frame: FrameType) -> tuple[str, ...]:
 
 
 def _codes_around(frame: FrameType) -> Iterator[CodeType]:
-    """The code of a running function and of those that are defined in it, then that of its caller, and so on."""
+    """The code of a running function and of the functions defined in it, then of its caller, and so on."""
     at: FrameType | None = frame
     seen: set[int] = set()
     while at is not None:
@@ -159,19 +159,20 @@ def _codes_around(frame: FrameType) -> Iterator[CodeType]:
 
 
 def _line_at(code: CodeType, offset: int) -> int:
-    """The line of the instruction at an offset."""
+    """The line of the instruction at an offset; 0 if it has none."""
     return next((line or 0 for start, end, line in code.co_lines() if start <= offset < end), 0)
 
 
 class AttributeLines:
-    """Finds where the `__init__` of a class assigns an attribute, and reads the code of each class once."""
+    """Finds where the `__init__` of a class assigns an attribute; the code of each class is read once."""
 
     def __init__(self) -> None:
-        # By id, since the hash of a code object reads all its instructions; the codes are kept, so that ids stay true.
+        # The key is an id because the hash of a code object reads all its instructions. The codes are kept so that ids
+        # stay unique.
         self._known: dict[int, tuple[CodeType, dict[str, int]]] = {}
 
     def find(self, owner: type, name: str) -> AssignedLine | None:
-        """Where the `__init__` of a class, or of one that it is derived from, assigns an attribute by its name."""
+        """The line where the `__init__` of a class or of a base class assigns the attribute `name`."""
         for each in owner.__mro__:
             function = vars(each).get("__init__")
             if not isinstance(function, FunctionType) or each.__module__.startswith("torch."):
@@ -190,7 +191,7 @@ class AttributeLines:
 
 
 def named_instructions(code: CodeType) -> list[NamedInstruction]:
-    """The instructions that read or write names, in order; an attribute has a dot before its name."""
+    """The instructions that read or write names, in order. The name of an attribute begins with a dot."""
     if len(code.co_code) > _MOST_BYTES:
         return []
     ranges = [(start, line or 0) for start, _, line in code.co_lines()]
@@ -213,6 +214,6 @@ def named_instructions(code: CodeType) -> list[NamedInstruction]:
 
 
 def _kinds(opname: str, count: int) -> list[bool]:
-    """For each name of an instruction whether it is written: several have two, as `STORE_FAST_LOAD_FAST`."""
+    """For each name of an instruction, whether it is written; `STORE_FAST_LOAD_FAST` has two names."""
     stores = [part == "STORE" for part in opname.split("_") if part in ("LOAD", "STORE")]
     return stores if len(stores) == count else [opname in _STORES] * count

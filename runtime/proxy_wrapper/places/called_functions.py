@@ -1,7 +1,7 @@
-"""Finds which functions of the program a line of its code calls, by name. Nothing is run.
+"""Finds the functions of the program that a line calls, by name. Nothing is run.
 
-A name stands for what the module of the code has under it, or for a function that is defined in the code itself. A
-method is looked for by its name among the classes of the module: it is known if only one of them defines it.
+A name refers to a global of the code's module, or to a function defined in the code itself. A method is searched by
+name among the classes of the module, and found if exactly one defines it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _MOST: Final = 32
-"""How many functions are followed from one."""
+"""The most functions that are followed from one function."""
 
 
 class Body(NamedTuple):
-    """The code of a function, the globals in which it looks up names, and those of its variables that are known."""
+    """The code of a function, the globals in which it looks up names, and its variables with known values."""
 
     code: CodeType
     names: dict[str, Any]
@@ -28,16 +28,16 @@ class Body(NamedTuple):
 
 
 class CalledBody(NamedTuple):
-    """A function that is called, and the line of the calling code."""
+    """A called function, and the line of the calling code."""
 
     body: Body
     line: int
 
 
 def called_by(body: Body, line: int | None = None) -> list[CalledBody]:
-    """The functions that `body` mentions by name, each once for each line: all of them, or those of one line.
+    """The functions that `body` mentions by name, once per line; only those of `line` if it is given.
 
-    What only keeps a function as a value is counted, too.
+    A function that is only passed as a value counts too.
     """
     found: dict[tuple[int, int], CalledBody] = {}
     for each in named_instructions(body.code):
@@ -50,7 +50,7 @@ def called_by(body: Body, line: int | None = None) -> list[CalledBody]:
 
 
 def reachable(body: Body, is_followed: Callable[[CodeType], bool]) -> Iterator[CalledBody]:
-    """A function with all that it leads to: each with the line of `body` that leads there, 0 for `body` itself."""
+    """A function and all that it calls, directly or not, each with the line of `body` leading to it (0 for `body`)."""
     pending = [CalledBody(body, 0)]
     seen = {id(body.code)}
     for each in pending:
@@ -77,7 +77,7 @@ def return_lines(code: CodeType) -> list[int]:
 
 
 def _resolve(name: str, body: Body) -> Body | None:
-    """What a name in some code stands for, if that is a function of the program's; a method has a dot before it."""
+    """The program's function that a name in `body` refers to, else None. The name of a method begins with a dot."""
     if name.startswith("."):
         return _method(name[1:], body.names)
     nested = [each for each in body.code.co_consts if isinstance(each, CodeType) and each.co_name == name]
@@ -88,7 +88,7 @@ def _resolve(name: str, body: Body) -> Body | None:
 
 
 def _method(name: str, names: dict[str, Any]) -> Body | None:
-    """The method of that name of the classes of a module; None if there is none, or several are."""
+    """The only method of that name among the classes in `names`; None if there is not exactly one."""
     found: dict[int, Body] = {}
     for value in list(names.values()):
         if isinstance(value, type):
@@ -99,7 +99,7 @@ def _method(name: str, names: dict[str, Any]) -> Body | None:
 
 
 def body_of(value: Any) -> Body | None:
-    """The code of a function, or of a static or a class method, written in Python; None for anything else."""
+    """The code of a Python function, static method or class method; None for anything else."""
     if type(value) in (staticmethod, classmethod):
         value = value.__func__
     return Body(value.__code__, value.__globals__) if type(value) is FunctionType else None

@@ -1,9 +1,9 @@
-"""Finds the line that computes a value which a running function has got from functions of the program.
+"""Finds the line that computes a value which a running function got from other functions of the program.
 
-`loss = self.step(batch)` computes nothing: what `step` returns does. So a line is followed into the function of the
-program that it calls last, with the others in its arguments, or into the only one that it calls; to the value which
-that returns, and on from there. A module that is called stands for its `forward`. Where there are several functions, or
-several values, the line stays the last one that is certain.
+`loss = self.step(batch)` computes nothing; the value is computed where `step` returns it. So a line is followed into
+its outermost call, or into the only function of the program that it calls, to the returned value, and on from there.
+Calling a module means calling its `forward`. If there are several functions or values to choose from, the last certain
+line counts.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 _DEEPEST: Final = 8
 _LATER: Final = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-"""Of code that runs later than it is called."""
+"""Code that does not run when it is called."""
 _OF_SCALER: Final = ".scale"
 _REDUCTIONS: Final = (sum, torch.sum, torch.mean, torch.stack, torch.cat)
-"""What losses are put together with: it is the only function in their arguments that computes them."""
+"""Functions that combine losses: only the functions in their arguments compute them."""
 
 
 def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model: Body | None = None) -> AssignedLine:
-    """Where the variable was computed that the line which `frame` is at uses; that line itself, if it uses none.
+    """Where the variable was computed that the current line of `frame` uses; that line itself if it uses none.
 
     Args:
         frame: a running function.
         is_followed: whether the code of a function is the program's.
-        model: the `forward` that computed it, if that is known.
+        model: the `forward` that computed it, if known.
     """
     assigned = loss_variable(frame)
     at = AssignedLine(frame.f_code, frame.f_lineno) if assigned is None else assigned
@@ -48,10 +48,10 @@ def computed_at(frame: FrameType, is_followed: Callable[[CodeType], bool], model
 
 
 def loss_variable(frame: FrameType) -> AssignedLine | None:
-    """Where the variable was assigned that the line which `frame` is at uses; None if it uses what it computes itself.
+    """The assignment of the variable that the current line of `frame` uses; None if the line computes its own value.
 
-    That is so where a method is called of what another call gives, as in `criterion(model(x), y).backward()`. A
-    gradient scaler only scales what it is given.
+    The latter holds if a method is called on the result of another call, as in `criterion(model(x), y).backward()`. The
+    `scale` of a gradient scaler does not count.
     """
     callee = callee_of_receiver(frame.f_code, frame.f_lasti)
     return variable_used(frame) if not callee or callee[-1] == _OF_SCALER else None
@@ -60,13 +60,13 @@ def loss_variable(frame: FrameType) -> AssignedLine | None:
 def computed_from(
     at: AssignedLine, body: Body, is_followed: Callable[[CodeType], bool], model: Body | None = None
 ) -> AssignedLine:
-    """Where the value was computed that a line assigns.
+    """Where the value that a line assigns was computed.
 
     Args:
         at: the line.
         body: its function.
         is_followed: whether the code of a function is the program's.
-        model: the `forward` that computed the value, if that is known: it is followed where the line calls no function.
+        model: the `forward` that computed the value, if known; followed if the line calls no function of the program.
     """
     for _ in range(_DEEPEST):
         callees = _callees(body, at, is_followed)
@@ -85,7 +85,7 @@ def computed_from(
 
 
 def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], bool]) -> list[Body] | None:
-    """The functions of the program that may give what a line assigns; None if it is known that none of them does."""
+    """The program's functions that may return what a line assigns; None if certainly none of them does."""
     found = {id(each.body.code): each.body for each in called_by(body, at.line) if is_followed(each.body.code)}
     path = outermost_callee(body.code, at.line, at.name)
     if not path:
@@ -93,7 +93,7 @@ def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], boo
     value = value_of(path, body)
     if value is UNKNOWN:
         named = [each for each in found.values() if each.code.co_name == path[-1].lstrip(".")]
-        # What a model computes has no function of that name, and what lies in the arguments is none that gives it.
+        # A model's `forward` has no function of that name, and functions in the arguments do not return the value.
         return named if named or len(found) > 1 else list(found.values())
     called = _called(value, path, body)
     if called is not None and is_followed(called.code):
@@ -104,7 +104,7 @@ def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], boo
 
 
 def _called(value: Any, path: tuple[str, ...], body: Body) -> Body | None:
-    """What runs where a value is called: a function, or the `forward` of a module; None if that is not Python's."""
+    """The code that runs when a value is called: a function, or a module's `forward`; None if it is not Python."""
     owner: Any = value_of(path[:-1], body) if len(path) > 1 else UNKNOWN
     if issubclass(type(value), nn.Module):
         owner, value = value, inspect.getattr_static(type(value), "forward", None)
@@ -117,12 +117,12 @@ def _called(value: Any, path: tuple[str, ...], body: Body) -> Body | None:
 
 
 def _returned_by(code: CodeType, name: str) -> AssignedLine | None:
-    """Where a function computes what it returns, or what the caller calls `name` of it; None if that is not certain."""
+    """Where a function computes its result, or its local `name` if several are returned; None if uncertain."""
     used_on: dict[int, list[str]] = {line: [] for line in return_lines(code)}
     for each in named_instructions(code):
         if each.line in used_on and not each.is_store:
             used_on[each.line].append(each.name)
-    if len(used_on) > 1:  # One of which may return it, and others something else.
+    if len(used_on) > 1:  # Other returns may return something else.
         used_on = {line: used for line, used in used_on.items() if name in used}
     if len(used_on) != 1:
         return None
@@ -137,7 +137,7 @@ def _returned_by(code: CodeType, name: str) -> AssignedLine | None:
 
 
 def _returns_several(code: CodeType) -> bool:
-    """Whether what a function returns is a tuple or a dictionary that is made there."""
+    """Whether a function returns a tuple or dict that it builds."""
     before = ""
     for each in dis.get_instructions(code):
         if each.opname == "RETURN_VALUE" and before in ("BUILD_TUPLE", "BUILD_MAP", "BUILD_CONST_KEY_MAP"):

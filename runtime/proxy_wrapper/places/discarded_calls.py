@@ -1,7 +1,7 @@
-"""Finds statements that compute a tensor and do nothing with it: `scores.masked_fill(mask, -1e9)`.
+"""Finds statements that compute a tensor and discard it, such as `scores.masked_fill(mask, -1e9)`.
 
-What such a call gives is another tensor; the one that it is called of stays as it is. Nothing is run: what is called is
-told by its name where only tensors have a method of that name, and else by the value that the name stands for.
+Such a call returns a new tensor and leaves its operand unchanged. Nothing is run. The callee is identified by its
+name if only tensors have such a method, else by the value of the name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _METHODS: Final = frozenset(
     {"masked_fill", "masked_scatter", "index_fill", "index_add", "index_copy", "scatter_add", "clamp", "clamp_min"}
     | {"clamp_max", "unsqueeze", "permute", "log_softmax", "triu", "tril", "nan_to_num", "reshape", "view"}
 )
-"""Methods of tensors that change nothing, and that nothing else has which would."""
+"""Tensor methods that change nothing, with names that no mutating method of another class has."""
 
 _FUNCTIONS: Final = frozenset(
     {"relu", "leaky_relu", "elu", "gelu", "silu", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"}
@@ -50,23 +50,23 @@ _LAYERS: Final = (
 
 
 class DiscardedCall(NamedTuple):
-    """A call whose result nothing uses: its line, and the name of what is called, as the code has it."""
+    """A call whose result is unused: its line, and the name of the callee as written."""
 
     at: AssignedLine
     function: str
 
 
 def discarded_calls(body: Body) -> Iterator[DiscardedCall]:
-    """The calls of a function that compute a tensor which nothing uses."""
+    """The calls of a function that compute a tensor and discard it."""
     for line, names, constants in discarded_callees(body.code):
         if {"inplace", "out"} & constants or True in constants:
-            continue  # The place of `inplace` may have come without its name.
+            continue  # `inplace` may be passed by position.
         if _gives_another(names, body):
             yield DiscardedCall(AssignedLine(body.code, line), "".join(names))
 
 
 def _gives_another(names: tuple[str, ...], body: Body) -> bool:
-    """Whether what some names lead to does nothing but to compute another tensor."""
+    """Whether the callee with these names does nothing but compute a new tensor."""
     last = names[-1].lstrip(".")
     value: Any = value_of(names, body)
     if value is UNKNOWN:

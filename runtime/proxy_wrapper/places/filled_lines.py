@@ -1,4 +1,4 @@
-"""Finds the line by which a class fills weights with one number, in its `__init__` and what that leads to."""
+"""Finds the line in a class's `__init__`, or in a function it calls, that fills weights with one number."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _FILLS: Final = frozenset({"constant_", "fill_", "ones_", "full", "full_like", "
 
 
 class FilledLines:
-    """Finds the line at which the code of a class fills tensors, and reads the code of each class once."""
+    """Finds the line where a class's code fills tensors; the code of each class is read once."""
 
     def __init__(self, is_followed: Callable[[CodeType], bool]) -> None:
-        """Follow the functions whose code `is_followed` says is the program's."""
+        """Follow functions whose code `is_followed` accepts as the program's."""
         self._is_followed = is_followed
         self._known: dict[CodeType, AssignedLine | None] = {}
 
     def find(self, owner: type) -> AssignedLine | None:
-        """The only line that fills a tensor with one number when an object of a class is made; None if none or several.
+        """The only line that fills a tensor with one number when an object is created; None if not exactly one.
 
-        Biases may be filled with zeros besides: `zeros_` is no such line.
+        `zeros_` does not count, because biases are often filled with zeros.
         """
         function = owner.__init__  # type: ignore[misc]
         if type(function) is not FunctionType or not self._is_followed(function.__code__):

@@ -1,4 +1,4 @@
-"""The variables of a running function, read so that nothing changes for the program."""
+"""Reads the variables of a running function without changing anything for the program."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _READERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 
 def values_of(frame: FrameType) -> dict[str, Any]:
-    """The variables of a frame with their values; nothing changes for the program by the reading of them.
+    """The variables of a frame with their values; reading them changes nothing for the program.
 
-    Before Python 3.13 a function has one dictionary for all who ask for its variables. It would keep the values alive,
-    so it is emptied; where the program itself may have asked for it, it is left alone.
+    Before Python 3.13, a frame has one dictionary for everybody who asks for its variables. It would keep the values
+    alive, so it is cleared afterwards. If the program itself may use it, nothing is read.
     """
     if not frame.f_code.co_flags & CO_OPTIMIZED or sys.version_info >= (3, 13):
         return dict(frame.f_locals)

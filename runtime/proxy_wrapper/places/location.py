@@ -1,8 +1,8 @@
-"""Where in user code something happens: the stack of (file, line) up to the enclosing module call.
+"""Finds where in user code something happens: the stack of (file, line) up to the enclosing module call.
 
-Code of torch, of the standard library, of installed packages and of this runtime is walked over. What a code
-object is, is looked up once; an instruction of it has one location, so the common case is one dictionary look-up
-for each frame of user code.
+Frames of torch, the standard library, installed packages and this runtime are skipped. Each code object is
+classified once, and each of its instructions has one location, so usually each frame of user code takes one
+dictionary lookup.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _MAX_FRAMES: Final = 200
 _MAX_USER_FRAMES: Final = 12
 
 STAND_IN: Final = "<proxy_wrapper>"
-"""The name of code of ours that has the file and the line of the user's (see `intercept/call_sites.py`)."""
+"""The name of our code that has the file and line of the user's (see `intercept/call_sites.py`)."""
 
 UNCOUNTED: Final = "<proxy_wrapper, uncounted as importlib._bootstrap>"
-"""The file of code of ours that is not counted among callers (see `intercept/call_sites.py`)."""
+"""The file name of our code that is not counted among callers (see `intercept/call_sites.py`)."""
 
-# What a code object is to the walk.
-_PASSED_OVER: Final = 0
+# Classes of code objects.
+_SKIPPED: Final = 0
 _USER: Final = 1
 _BOUNDARY: Final = 2
 
 
 class Locator:
-    """Gives places in user code small numbers, and tells `define` of each new one before its first use."""
+    """Assigns ids to places in user code, and passes each new one to `define` before its first use."""
 
     def __init__(self, define: Callable[[Location], None], boundary: CodeType | None = None) -> None:
         """Start without any location.
 
         Args:
             define: called once with each location.
-            boundary: the code object of a module call; frames beyond the nearest one are not looked at.
+            boundary: the code object of a module call; frames beyond the nearest one are ignored.
         """
         self._define = define
         self._boundary = boundary
-        # By id, since the hash of a code object reads all its instructions, each time; `_codes` keeps the ids true.
+        # Keyed by id, because the hash of a code object reads all its instructions; `_codes` keeps the ids unique.
         self._codes: list[CodeType] = []
         self._kinds: dict[int, int] = {}
         self._ids: dict[tuple[int, int, int], int] = {}
@@ -74,14 +74,14 @@ class Locator:
         known_location: int = 0,
         led_from: set[tuple[int, int]] | None = None,
     ) -> int:
-        """The id of the place in user code that led to the caller's caller; 0 if there is none.
+        """The id of the place in user code from which the caller's caller was reached; 0 if there is none.
 
         Args:
-            depth: how many frames above this function's caller to begin.
-            known_frame: the `id` of a frame that is running and is not user code; there is no need to look beyond it.
-            known_location: the place that led to that frame.
-            led_from: where walks began that met no user code before the known frame: the `id` of a frame, and that of
-                its code. One that begins there again leads there again, and is spared.
+            depth: the number of frames above this function's caller at which to begin.
+            known_frame: the `id` of a running frame outside user code, at which the walk may stop.
+            known_location: the place from which that frame was reached.
+            led_from: the starts of walks that reached the known frame without meeting user code: the `id` of a frame
+                and of its code. A walk that begins there is skipped.
         """
         try:
             frame = sys._getframe(depth + 1)
@@ -116,20 +116,20 @@ class Locator:
         return self._number(found, location)
 
     def locate_inside(self, call: ActiveCall, depth: int = 1, usually_passed: int = 0) -> int:
-        """The id of the place in user code that led to the caller's caller, inside the module call `call`.
+        """The id of the place in user code from which the caller's caller was reached, inside the call `call`.
 
-        What `locate` gives, for less: the walk ends where `call` begins, and where it ended before.
+        Equals the result of `locate`, but is faster: the walk stops where `call` begins, or where it stopped before.
 
         Args:
-            call: the innermost call of a proxied module that this thread is in.
-            depth: how many frames above this function's caller to begin.
-            usually_passed: how many of the frames from there on are usually torch's own.
+            call: the thread's innermost call of a proxied module.
+            depth: the number of frames above this function's caller at which to begin.
+            usually_passed: how many frames from there on usually belong to torch.
         """
         try:
             frame = sys._getframe(depth + usually_passed + 1)
             if id(frame) != call.outer_frame:
                 frame = sys._getframe(depth + 1)
-                if self._kinds.get(id(frame.f_code)) == _PASSED_OVER:  # As is `F.linear`.
+                if self._kinds.get(id(frame.f_code)) == _SKIPPED:  # As is `F.linear`.
                     frame = sys._getframe(depth + 2)
         except ValueError:
             return self.locate(depth + 1)
@@ -138,16 +138,16 @@ class Locator:
             known = self._ids.get((code, frame.f_lasti, 0))
             if known is not None:
                 return known
-            if call.location >= 0 and self._kinds.get(code) == _PASSED_OVER:  # As in `nn.Sequential`.
+            if call.location >= 0 and self._kinds.get(code) == _SKIPPED:  # As in `nn.Sequential`.
                 return call.location
         return self._walk_inside(frame, call)
 
     def locate_line(self, frame: FrameType, line: int) -> int:
-        """The id of a line of the code that runs in `frame`, be it the user's or not.
+        """The id of a line of the code that runs in `frame`, which may be any code.
 
         Args:
-            frame: a frame that is running.
-            line: the line in the file of its code; the frame itself may be at another one of the same statement.
+            frame: a running frame.
+            line: a line in the code's file; the frame may be at another line of the same statement.
         """
         found: list[FrameType] = []
         above = frame.f_back
@@ -165,7 +165,7 @@ class Locator:
         known = self._by_line.get((id(code), line, caller))
         if known is not None:
             return known
-        self._kind(code)  # Which keeps it.
+        self._kind(code)  # Keeps the code.
         return self._of_line(code, line, caller)
 
     def _walk_inside(self, frame: FrameType, call: ActiveCall) -> int:
@@ -177,7 +177,7 @@ class Locator:
             key = id(frame)
             ends_here = found or call.location >= 0
             if key == call.call_frame and ends_here:
-                if before is not None and last is not None and self._kind(last.f_code) == _PASSED_OVER:
+                if before is not None and last is not None and self._kind(last.f_code) == _SKIPPED:
                     call.outer_frame = id(before)
                 location = 0 if found else call.location
                 break
@@ -197,7 +197,7 @@ class Locator:
         return self._number(found, location)
 
     def _number(self, found: list[FrameType], location: int) -> int:
-        """The id of the place of the frames `found`, the innermost first; the last was called at `location`."""
+        """The id of the place of the frames `found`, innermost first; the outermost was called at `location`."""
         ids = self._ids
         for frame in reversed(found):
             key = (id(frame.f_code), frame.f_lasti, location)
@@ -209,8 +209,8 @@ class Locator:
         """The innermost frame of user code, up to the enclosing module call; None if there is none.
 
         Args:
-            depth: how many frames above this function's caller to begin.
-            is_ending: whether the innermost module call is ending, so that the one around it encloses.
+            depth: the number of frames above this function's caller at which to begin.
+            is_ending: whether the innermost module call is ending, so that the next outer one is the enclosing call.
         """
         frame: FrameType | None = sys._getframe(depth + 1)
         while is_ending and frame is not None:
@@ -221,18 +221,18 @@ class Locator:
         return frame
 
     def line(self, assigned: AssignedLine | None) -> int:
-        """The id of a line of user code, wherever its function is called; 0 if it is none."""
+        """The id of a line of user code, independent of the caller; 0 if it is not user code."""
         if assigned is None or self._kind(assigned.code) != _USER:
             return 0
         return self._of_line(assigned.code, assigned.line, 0)
 
     def computed(self, frame: FrameType, assigned: AssignedLine | None = None, model: Body | None = None) -> int:
-        """The id of the line that computed the variable which the line that `frame` is at uses; 0 if unknown.
+        """The id of the line that computed the variable used at the current line of `frame`; 0 if unknown.
 
         Args:
             frame: a running function.
-            assigned: where it assigned another variable, if that is asked for.
-            model: the `forward` that computed it, if that is known.
+            assigned: the assignment of another variable, to ask for that one instead.
+            model: the `forward` that computed it, if known.
         """
         if assigned is not None:
             body = Body(assigned.code, frame.f_globals, values_of(frame) if assigned.code is frame.f_code else {})
@@ -240,7 +240,7 @@ class Locator:
         return self.line(computed_at(frame, self.is_user_code, model))
 
     def is_user_code(self, code: CodeType) -> bool:
-        """Whether code is the user's."""
+        """Whether `code` is the user's."""
         return self._kind(code) == _USER
 
     def _new(self, key: tuple[int, int, int], frame: FrameType) -> int:
@@ -249,7 +249,7 @@ class Locator:
         return number
 
     def _of_line(self, code: CodeType, line: int, caller: int) -> int:
-        """The id of a line in `code`, which was called at `caller`; it is defined now if it is new."""
+        """The id of a line in `code`, called at `caller`; defines it if it is new."""
         place = (id(code), line, caller)
         known = self._by_line.get(place)
         if known is not None:
@@ -265,7 +265,7 @@ class Locator:
         number = next(self._numbers)
         function = getattr(code, "co_qualname", code.co_name)
         self._define(Location(number, file, line, function, caller))
-        # Two threads may come to a new place at once: all use the number of the first.
+        # Two threads may reach a new place at once: both use the number of the first.
         return self._by_line.setdefault(place, number)
 
     def _kind(self, code: CodeType) -> int:
@@ -273,7 +273,7 @@ class Locator:
         return self._classify(code) if kind is None else kind
 
     def _classify(self, code: CodeType) -> int:
-        kind = _BOUNDARY if code is self._boundary else _USER if self._is_user_code(code) else _PASSED_OVER
+        kind = _BOUNDARY if code is self._boundary else _USER if self._is_user_code(code) else _SKIPPED
         self._codes.append(code)
         self._kinds[id(code)] = kind
         return kind
@@ -283,7 +283,7 @@ class Locator:
         return code.co_name != STAND_IN and file != UNCOUNTED and self.is_user_file(file)
 
     def is_user_file(self, file: str) -> bool:
-        """Whether code of that file is the user's."""
+        """Whether code in this file is the user's."""
         if file == self._main:
             return True
         if file.startswith(("<frozen", "<__array_function__")):
@@ -292,7 +292,7 @@ class Locator:
 
 
 def _working_folder() -> str:
-    """The folder that the program runs in, with a separator at its end; "" if it has been deleted."""
+    """The program's working directory, with a separator at its end; "" if it has been deleted."""
     try:
         return str(Path.cwd() / "_")[:-1]
     except OSError:
@@ -300,7 +300,7 @@ def _working_folder() -> str:
 
 
 def _installed_prefixes() -> tuple[str, ...]:
-    """Folders whose code is not the user's. An editable install of this runtime is one more."""
+    """Folders whose code is not the user's, including this runtime, which may be an editable install."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     paths.update(str(Path(__file__).parents[2] / name) for name in ("proxy_wrapper", "proxy_callbacks"))
     torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""Finds the line of a module's code that gives a mask to an attention."""
+"""Finds the lines of a module's code that pass a mask to attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYWORDS: Final = frozenset({"attn_mask", "key_padding_mask", "src_key_padding_
 
 
 def mask_lines(code: CodeType) -> Iterator[AssignedLine]:
-    """The lines of a function that mask scores, or give a mask to what does."""
+    """The lines of a function that mask scores, or pass a mask by keyword."""
     found = {
         each.line for each in named_instructions(code) if each.name.lstrip(".") in _FUNCTIONS and not each.is_store
     }
@@ -27,7 +27,7 @@ def mask_lines(code: CodeType) -> Iterator[AssignedLine]:
 
 
 def _offsets_of_keywords(code: CodeType) -> list[int]:
-    """Where a call is given a keyword that is called as a mask is; its names are a constant."""
+    """The offsets where calls get keywords with names of masks; a call's keywords are a constant."""
     places = []
     for each in dis.get_instructions(code):
         value = code.co_consts[each.arg or 0] if each.opname == "KW_NAMES" else each.argval

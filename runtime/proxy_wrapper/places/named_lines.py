@@ -1,4 +1,4 @@
-"""Finds lines of code by the names that they read: where a model ends with a softmax, where a graph is cut."""
+"""Finds lines by the names that they read: where a model ends with a softmax, where a graph is cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CUTS: Final = frozenset({".detach", ".data", ".item", ".numpy", ".tolist"})
 
 
 def probability_lines(bodies: Iterable[Body]) -> Iterator[AssignedLine]:
-    """The lines of some functions that make probabilities of scores, by a function or by a layer of PyTorch's own."""
+    """The lines that turn scores into probabilities, by a function or by one of PyTorch's layers."""
     for body in bodies:
         found: dict[int, None] = {}
         before = ""
@@ -36,7 +36,7 @@ def probability_lines(bodies: Iterable[Body]) -> Iterator[AssignedLine]:
 
 
 def cut_line(frame: FrameType) -> AssignedLine | None:
-    """The only line that cuts a tensor off its graph among those behind what the line which `frame` is at uses."""
+    """The only line behind the current line of `frame` that cuts a tensor off its graph; None if not exactly one."""
     code = frame.f_code
     lines = {each.line for each in variables_behind(frame)} | {frame.f_lineno}
     found = {each.line for each in named_instructions(code) if each.name in _CUTS and each.line in lines}

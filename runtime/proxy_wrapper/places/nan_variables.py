@@ -1,7 +1,7 @@
-"""Finds the variable of a running function in which a NaN came up first.
+"""Finds the variable of a running function in which a NaN first appeared.
 
-Of the variables that went into what a line uses, the first that holds a NaN is the one whose line made it: what it was
-computed from holds none.
+Among the variables behind a line, the first that holds a NaN was computed from variables without one, so its own line
+produced it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def first_nan(frame: FrameType) -> AssignedLine | None:
-    """The first of the variables behind the line which `frame` is at that holds a NaN, and where it was assigned.
+    """The first variable behind the current line of `frame` that holds a NaN, with its assignment; else None.
 
-    Only tensors are looked at whose values are at hand. None if none of them has a NaN.
+    Only tensors with readable values are examined.
     """
     behind = variables_behind(frame)
     values = values_of(frame) if behind else {}

@@ -1,8 +1,8 @@
-"""Finds which function a statement calls last, in whose arguments its other calls lie, and what that function is.
+"""Finds the outermost call of a statement, whose arguments contain its other calls, and the called function.
 
-Of `loss = self.criterion(self.model(x), y)` it is `self.criterion`: that computes the value, the others what it takes.
-It is read off the bytecode, by what each instruction leaves on the stack. Nothing is run: an attribute is looked for
-where an object keeps it, never asked for.
+For `loss = self.criterion(self.model(x), y)` it is `self.criterion`, which computes the value; the others compute its
+arguments. The bytecode tells, by what each instruction leaves on the stack. Nothing is run: attributes are looked up
+statically.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.places.called_functions import Body
 
 UNKNOWN: Final = object()
-"""What stands for a value that is not known."""
+"""Stands for an unknown value."""
 
 _MOST_BYTES: Final = 1 << 16
 _VARIABLES: Final = frozenset(
@@ -36,11 +36,11 @@ _PARTS: Final = _SILENT | _ATTRIBUTES | _SUBSCRIPTS
 
 
 def outermost_callee(code: CodeType, line: int, name: str = "") -> tuple[str, ...]:
-    """The names that lead to the function which gives what a line assigns to `name`.
+    """The path of the function whose result a line assigns to `name`.
 
-    If `name` is "", what it assigns to anything, returns, or calls `backward` of. The names of attributes have a dot
-    before them: ("self", ".criterion"). () where the value comes from anything else than a call, at most with an item
-    or an attribute taken of what it gave, or scaled.
+    If `name` is "", the result that the line assigns, returns, or calls `backward` on. Attributes begin with a dot:
+    ("self", ".criterion"). () if the value does not come from a call. An item or attribute taken from the result, or a
+    scaling of it, does not matter.
     """
     if len(code.co_code) > _MOST_BYTES:
         return ()
@@ -60,14 +60,14 @@ def outermost_callee(code: CodeType, line: int, name: str = "") -> tuple[str, ..
 
 
 def callee_of_receiver(code: CodeType, offset: int) -> tuple[str, ...]:
-    """The names that lead to the function of whose result the method is called that runs at an offset.
+    """The path of the function on whose result the method at an offset is called.
 
-    For `criterion(model(x), y).backward()` that is `criterion`; () where the method is of no result of a call.
+    For `criterion(model(x), y).backward()` it is `criterion`; () if the receiver is not the result of a call.
     """
     if len(code.co_code) > _MOST_BYTES:
         return ()
     instructions = list(dis.get_instructions(code))
-    # An offset may be that of the room which an instruction has behind it, as since Python 3.11.
+    # Since Python 3.11, the offset may lie in an instruction's inline cache.
     at = sum(each.offset <= offset for each in instructions) - 1
     while at > 0 and instructions[at].opname in _CALLS | _SILENT:
         at -= 1
@@ -76,7 +76,7 @@ def callee_of_receiver(code: CodeType, offset: int) -> tuple[str, ...]:
 
 
 class DiscardedCallee(NamedTuple):
-    """A call whose result is dropped: its line, the names of what is called, and the constants and keywords given."""
+    """A call whose result is dropped: its line, the path of the callee, and the constants and keywords passed."""
 
     line: int
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ class DiscardedCallee(NamedTuple):
 
 
 def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
-    """The calls of a function that are statements of their own."""
+    """The calls of a function whose results are dropped."""
     if len(code.co_code) > _MOST_BYTES:
         return
     instructions = list(dis.get_instructions(code))
@@ -99,7 +99,7 @@ def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
 
 
 def _constants_in(instructions: list[dis.Instruction], code: CodeType) -> frozenset[Any]:
-    """The texts and truth values that instructions load, and the names of keywords that they give."""
+    """The strings and booleans that instructions load, and the keywords that they pass."""
     found: set[Any] = set()
     for each in instructions:
         value = code.co_consts[each.arg or 0] if each.opname == "KW_NAMES" else each.argval
@@ -110,7 +110,7 @@ def _constants_in(instructions: list[dis.Instruction], code: CodeType) -> frozen
 
 
 def value_of(path: tuple[str, ...], body: Body) -> Any:
-    """What names stand for in a function, as `outermost_callee` gives them; `UNKNOWN` where that cannot be told."""
+    """The value of a path, as from `outermost_callee`, in a function; `UNKNOWN` if it cannot be determined."""
     first, *attributes = path
     is_local = first in body.code.co_varnames or first in body.code.co_freevars
     value: Any = body.values.get(first, UNKNOWN)
@@ -131,13 +131,13 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _callee_before(instructions: list[dis.Instruction], end: int) -> tuple[str, ...]:
-    """The names of what is called last before an instruction that takes its result."""
-    last = _before_parts(instructions, end - 1)
+    """The path of the last call before an instruction that uses its result."""
+    last = _skip_parts(instructions, end - 1)
     return _callee_of(instructions, last)
 
 
 def _callee_of(instructions: list[dis.Instruction], last: int) -> tuple[str, ...]:
-    """The names of what the instruction at `last` calls; () if it is no call, or of something that has no name."""
+    """The path of the callee of the instruction at `last`; () if that is no call, or its callee has no name."""
     if last < 0 or instructions[last].opname not in _CALLS:
         return ()
     start, depths = _start_of(instructions, last)
@@ -145,9 +145,9 @@ def _callee_of(instructions: list[dis.Instruction], last: int) -> tuple[str, ...
 
 
 def _start_of(instructions: list[dis.Instruction], last: int) -> tuple[int, dict[int, int]]:
-    """The first instruction of the expression that ends at `last`, and how much lies on the stack behind each.
+    """The first instruction of the expression that ends at `last`, and the stack depth after each.
 
-    -1 as the first one where the expression has branches.
+    The first is -1 if the expression has branches.
     """
     depths: dict[int, int] = {}
     depth, start = 1, last
@@ -165,24 +165,24 @@ def _start_of(instructions: list[dis.Instruction], last: int) -> tuple[int, dict
     return start, depths
 
 
-def _before_parts(instructions: list[dis.Instruction], last: int) -> int:
-    """The instruction that gives what later ones, up to `last`, take an item of, scale or reduce."""
+def _skip_parts(instructions: list[dis.Instruction], last: int) -> int:
+    """The instruction whose result later ones, up to `last`, index, scale or reduce."""
     while last > 0:
         each, before = instructions[last], instructions[last - 1]
         is_item = each.opname == "LOAD_CONST" and instructions[last + 1].opname in _SUBSCRIPTS
         if each.opname in _PARTS or each.opname.startswith(("STORE", "UNPACK")) or is_item:
             last -= 1
         elif each.opname.startswith("BINARY") and before.opname in _VARIABLES | {"LOAD_CONST"}:
-            last -= 2  # Divided by a number of batches.
-        elif each.opname in _CALLS and not each.arg and _callee_of_nothing(instructions, last):
-            last = _callee_of_nothing(instructions, last) - 1
+            last -= 2  # For example, a division by the number of batches.
+        elif each.opname in _CALLS and not each.arg and _method_on_result(instructions, last):
+            last = _method_on_result(instructions, last) - 1
         else:
             break
     return last
 
 
-def _callee_of_nothing(instructions: list[dis.Instruction], call: int) -> int:
-    """The instruction that loads the method of what another call gave, which is called without arguments; else 0."""
+def _method_on_result(instructions: list[dis.Instruction], call: int) -> int:
+    """The instruction that loads a method of another call's result, if it is called without arguments; else 0."""
     index = call - 1
     while index > 0 and instructions[index].opname in _SILENT:
         index -= 1
@@ -191,7 +191,7 @@ def _callee_of_nothing(instructions: list[dis.Instruction], call: int) -> int:
 
 
 def _names_at(instructions: list[dis.Instruction], depths: dict[int, int], start: int, last: int) -> tuple[str, ...]:
-    """The names that begin at an instruction, if the call at `last` is that of what they lead to."""
+    """The path that begins at an instruction, if the call at `last` calls it; else ()."""
     index = start
     while index < last and instructions[index].opname in _SILENT:
         index += 1
@@ -209,7 +209,7 @@ def _names_at(instructions: list[dis.Instruction], depths: dict[int, int], start
 
 
 def stack_effect(instruction: dis.Instruction) -> int:
-    """By how much an instruction that does not jump changes the depth of the stack."""
+    """The change of stack depth by an instruction that does not jump."""
     has_argument = instruction.opcode >= dis.HAVE_ARGUMENT
     return dis.stack_effect(instruction.opcode, instruction.arg if has_argument else None, jump=False)
 

@@ -1,4 +1,4 @@
-"""The syntax of running functions, read from the files that their code was compiled from."""
+"""Parses running functions from the files that they were compiled from."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from types import CodeType
 
 _LARGEST: Final = 1 << 20
-"""How many characters a file may have to be read."""
+"""The most characters of a file that is read."""
 
 
 class ParsedFunctions:
-    """Finds the syntax of functions; each file is read once."""
+    """Finds the syntax trees of functions; each file is read once."""
 
     def __init__(self) -> None:
         self._files: dict[str, dict[int, ast.FunctionDef] | None] = {}
 
     def find(self, code: CodeType) -> ast.FunctionDef | None:
-        """The definition of the function that has `code`; None if its file is not there, or has changed since."""
+        """The definition of the function with `code`; None if its file is missing or has changed since."""
         if code.co_filename not in self._files:
             self._files[code.co_filename] = _read(code.co_filename)
         functions = self._files[code.co_filename]
@@ -30,12 +30,12 @@ class ParsedFunctions:
 
 
 def _read(file: str) -> dict[int, ast.FunctionDef] | None:
-    """The functions of a file, by the line at which each begins, decorators included."""
+    """The functions of a file, by first line, including decorators."""
     try:
         with tokenize.open(file) as opened:
             text = opened.read(_LARGEST + 1)
         with warnings.catch_warnings():
-            # Python has told of escapes that it does not know when it compiled the file.
+            # Python has already warned of invalid escapes when it compiled the file.
             warnings.simplefilter("ignore")
             tree = ast.parse(text) if len(text) <= _LARGEST else None
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Finds in the code of a `forward` what draws random numbers whatever the mode of the module is.
+"""Finds calls in a `forward` that draw random numbers regardless of the module's mode.
 
-Nothing is run, and a name is taken for what it says: `F.dropout`, `torch.rand`. So this tells which call has drawn the
-numbers that a module is known to have drawn, not whether it draws any.
+Nothing is run, and names are taken at face value: `F.dropout`, `torch.rand`. So this tells which call drew the numbers
+of a module that is known to have drawn some, not whether a module draws any.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _OTHERS: Final = frozenset(
     | {"rrelu", "fractional_max_pool2d", "multi_head_attention_forward"}
 )
 _ATTENTION: Final = "scaled_dot_product_attention"
-_PLACE_OF_CHANCE: Final = 5
-"""Of the arguments of `scaled_dot_product_attention`, that which says how much is dropped."""
+_DROPOUT_P_COUNT: Final = 5
+"""The number of arguments of `scaled_dot_product_attention` up to `dropout_p`."""
 _MODULES: Final = frozenset({"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"})
-_PLACE_OF_TRAINING: Final = 3
+_TRAINING_COUNT: Final = 3
 _TRAINING: Final = "training"
 
 
 class RandomCall(NamedTuple):
-    """A call that drops values in evaluation mode: its line, and the name of the function."""
+    """A call that drops values in evaluation mode: its line, and the function's name."""
 
     at: AssignedLine
     function: str
 
 
 class _Draws(NamedTuple):
-    """The calls of one function that draw random numbers: those that drop values, and whether there are others."""
+    """The calls of a function that draw random numbers: functional dropouts, masks, and whether there are others."""
 
     dropouts: list[RandomCall]
     masks: list[RandomCall]
@@ -56,12 +56,12 @@ class _Draws(NamedTuple):
 def always_dropping(
     forward: Body, functions: ParsedFunctions, is_followed: Callable[[CodeType], bool]
 ) -> RandomCall | None:
-    """The only kind of call in a `forward` that draws random numbers, if that drops values whatever the mode is.
+    """The first call in a `forward` that drops values in any mode, if all random calls are of that kind; else None.
 
-    It is a functional dropout that is told nothing of `training`, an attention with a chance that does not depend on
-    it, a dropout module that is made anew in the call and so is in training mode, or a mask that is drawn, multiplied
-    and divided by what is kept, as dropout is written by hand. None if anything else may draw numbers, or the mode is
-    asked for.
+    The kinds: functional dropout without `training`; attention with a dropout probability independent of it; a dropout
+    module created in the call, which is thus in training mode; and dropout written by hand, where a drawn mask is
+    multiplied and the result divided by the kept fraction. None if anything else may draw numbers, or the mode is
+    checked.
     """
     dropouts: list[RandomCall] = []
     masks: list[RandomCall] = []
@@ -69,8 +69,8 @@ def always_dropping(
         syntax = functions.find(called.body.code)
         if syntax is None:
             return None
-        if _asks_for_mode(syntax):
-            continue  # What it draws, it draws in training.
+        if _depends_on_mode(syntax):
+            continue  # It draws numbers only in training.
         draws = _draws_in(syntax, called.body, called.line or None, forward.code)
         if draws.has_others:
             return None
@@ -82,7 +82,7 @@ def always_dropping(
 
 
 def _draws_in(syntax: ast.FunctionDef, body: Body, line: int | None, forward: CodeType) -> _Draws:
-    """The calls in one function that draw random numbers; `line` is the one of `forward` that leads there."""
+    """The calls in one function that draw random numbers; `line` is the line of `forward` that leads to it."""
     dropouts: list[RandomCall] = []
     masks: list[RandomCall] = []
     has_others = False
@@ -90,17 +90,17 @@ def _draws_in(syntax: ast.FunctionDef, body: Body, line: int | None, forward: Co
         name = _last_name(call.func)
         at = AssignedLine(body.code, call.lineno)
         if name in _DROPOUTS and _module_of(call.func, body.names) == _FUNCTIONAL:
-            if not _is_told(call):
+            if not _passes_training(call):
                 dropouts.append(RandomCall(at, name))
-            has_others |= _is_told(call) and not _is_told_mode(call)
+            has_others |= _passes_training(call) and not _passes_mode(call)
         elif name == _ATTENTION:
-            chance = _chance_of_attention(call)
-            if chance is not None and not _mentions_mode(chance):
+            probability = _attention_dropout(call)
+            if probability is not None and not _mentions_mode(probability):
                 dropouts.append(RandomCall(at, name))
         elif name in _MODULES and _module_of(call.func, body.names) == _DROPOUT_MODULES:
             dropouts.append(RandomCall(at, name))
         elif name in _UNIFORM | _BERNOULLI and _is_dropout_by_hand(syntax):
-            # The helper cannot know the mode: what is wrong is that it is called.
+            # A helper cannot know the mode; calling it is the mistake.
             masks.append(RandomCall(at if line is None else AssignedLine(forward, line), name))
         else:
             has_others |= name in _OTHERS | _UNIFORM | _BERNOULLI
@@ -118,39 +118,39 @@ def _last_name(function: ast.expr) -> str:
 
 
 def _module_of(function: ast.expr, names: dict[str, Any]) -> str:
-    """The Python module that defines what is called, where that is a name, or one of a module; "" where it is not."""
+    """The Python module that defines the callee, if that is a global name or an attribute of modules; else ""."""
     parts = ast.unparse(function).split(".")
     value = names.get(parts[0])
     for part in parts[1:]:
-        # Only modules: to ask another object for an attribute may run its code.
+        # Only modules, because reading an attribute of another object may run its code.
         value = vars(value).get(part) if type(value) is type(ast) else None
     return str(getattr(value, "__module__", "")) if callable(value) else ""
 
 
-def _chance_of_attention(call: ast.Call) -> ast.expr | None:
-    """How much a call of `scaled_dot_product_attention` drops; None where it does not say, or says 0."""
+def _attention_dropout(call: ast.Call) -> ast.expr | None:
+    """The dropout probability of a `scaled_dot_product_attention` call; None if it is absent or 0."""
     named = [each.value for each in call.keywords if each.arg == "dropout_p"]
-    chance = next(iter(named or call.args[_PLACE_OF_CHANCE - 1 : _PLACE_OF_CHANCE]), None)
-    return None if isinstance(chance, ast.Constant) and not chance.value else chance
+    probability = next(iter(named or call.args[_DROPOUT_P_COUNT - 1 : _DROPOUT_P_COUNT]), None)
+    return None if isinstance(probability, ast.Constant) and not probability.value else probability
 
 
-def _is_told(call: ast.Call) -> bool:
-    """Whether a call of a dropout says whether it is to drop, or may do so."""
+def _passes_training(call: ast.Call) -> bool:
+    """Whether a dropout call passes `training`, or may do so."""
     has_unpacked = any(isinstance(each, ast.Starred) for each in call.args)
     is_named = any(each.arg in (None, _TRAINING) for each in call.keywords)
-    return has_unpacked or is_named or len(call.args) >= _PLACE_OF_TRAINING
+    return has_unpacked or is_named or len(call.args) >= _TRAINING_COUNT
 
 
-def _is_told_mode(call: ast.Call) -> bool:
-    """Whether it is told the mode of the module, as `training=self.training`, or not to drop at all."""
+def _passes_mode(call: ast.Call) -> bool:
+    """Whether it passes the module's mode, as in `training=self.training`, or False."""
     values = [each.value for each in call.keywords if each.arg == _TRAINING]
-    values += call.args[_PLACE_OF_TRAINING - 1 : _PLACE_OF_TRAINING]
+    values += call.args[_TRAINING_COUNT - 1 : _TRAINING_COUNT]
     is_off = any(isinstance(each, ast.Constant) and each.value is False for each in values)
     return len(values) == 1 and (is_off or _mentions_mode(values[0]))
 
 
-def _asks_for_mode(syntax: ast.FunctionDef) -> bool:
-    """Whether a function does something else in training than in evaluation."""
+def _depends_on_mode(syntax: ast.FunctionDef) -> bool:
+    """Whether a function's control flow depends on the mode."""
     tests = (node.test for node in ast.walk(syntax) if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)))
     return any(_mentions_mode(test) for test in tests)
 
@@ -164,15 +164,15 @@ def _mentions_mode(expression: ast.expr) -> bool:
 
 
 def _is_dropout_by_hand(syntax: ast.FunctionDef) -> bool:
-    """Whether a function multiplies by a mask that it draws, and divides by the part that is kept."""
+    """Whether a function multiplies by a mask that it draws, and divides by the kept fraction."""
     nodes = list(ast.walk(syntax))
-    chances = {text for node in nodes for text in _chances(node)}
-    is_scaled = any(_is_part_kept(divisor, chances) for node in nodes for divisor in _divisors(node))
+    probabilities = {text for node in nodes for text in _probabilities(node)}
+    is_scaled = any(_is_kept_fraction(divisor, probabilities) for node in nodes for divisor in _divisors(node))
     return is_scaled and any(isinstance(getattr(node, "op", None), ast.Mult) for node in nodes)
 
 
-def _chances(node: ast.AST) -> list[str]:
-    """What uniform random numbers are compared with, and what a mask is drawn with: the source of each expression."""
+def _probabilities(node: ast.AST) -> list[str]:
+    """The thresholds of uniform random numbers and the probabilities of drawn masks, as source text."""
     if isinstance(node, ast.Compare):
         draws = any(isinstance(each, ast.Call) and _last_name(each.func) in _UNIFORM for each in ast.walk(node))
         return [ast.unparse(each) for each in (node.left, *node.comparators)] if draws else []
@@ -182,7 +182,7 @@ def _chances(node: ast.AST) -> list[str]:
 
 
 def _divisors(node: ast.AST) -> list[ast.expr]:
-    """What something is divided by."""
+    """The divisors in a node."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         return [node.right]
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
@@ -192,8 +192,8 @@ def _divisors(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _is_part_kept(divisor: ast.expr, chances: set[str]) -> bool:
-    """Whether a divisor is one of some chances, or 1 less one."""
+def _is_kept_fraction(divisor: ast.expr, probabilities: set[str]) -> bool:
+    """Whether a divisor is one of the probabilities, or a difference that subtracts one."""
     is_rest = isinstance(divisor, ast.BinOp) and isinstance(divisor.op, ast.Sub)
     rest = ast.unparse(divisor.right) if isinstance(divisor, ast.BinOp) and is_rest else ""
-    return ast.unparse(divisor) in chances or rest in chances
+    return ast.unparse(divisor) in probabilities or rest in probabilities

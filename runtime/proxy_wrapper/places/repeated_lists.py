@@ -1,6 +1,6 @@
-"""Finds lists that hold one new object several times: `self.blocks = nn.ModuleList([Block()] * 4)`.
+"""Finds lists that contain one new object several times: `self.blocks = nn.ModuleList([Block()] * 4)`.
 
-Such a list has the object that the call gives at each position, not four of them. Told by the bytecode of the function.
+Such a list has the same object at each position, not four objects. The function's bytecode shows it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from types import CodeType
 
 _ENDS = ("STORE_", "POP_TOP", "RETURN_")
-"""How the names of the instructions begin that end a statement, or a part of one."""
+"""Name prefixes of the instructions that end a statement, or a part of one."""
 
 
 def repeats_new_object(code: CodeType, attribute: str) -> bool:
-    """Whether a function assigns an attribute something made from a list that multiplies what a call gives.
+    """Whether a function assigns to an attribute a value made from a multiplied list with a call's result.
 
-    The list may have been assigned to a variable before. Where code branches within an expression, the depth of the
-    stack may be off, and so may the answer.
+    The list may have been assigned to a variable first. If an expression has branches, the computed stack depth may be
+    wrong, and so may the answer.
     """
     depth, lists = 0, set[int]()  # The places of such lists on the stack.
-    is_new = is_repeated = False  # The last instruction has called something; the statement has multiplied a list.
+    is_new = is_repeated = False  # The last instruction was a call; the statement has multiplied a list.
     variables: dict[str, bool] = {}
     for each in dis.get_instructions(code):
         name = each.opname
@@ -48,4 +48,4 @@ def repeats_new_object(code: CodeType, attribute: str) -> bool:
 
 def _multiplies(instruction: dis.Instruction) -> bool:
     is_any = instruction.opname == "BINARY_OP" and instruction.argrepr == "*"
-    return is_any or instruction.opname == "BINARY_MULTIPLY"  # as Python 3.10 has it
+    return is_any or instruction.opname == "BINARY_MULTIPLY"  # Python 3.10

@@ -1,4 +1,4 @@
-"""Which line of the original a line of an instrumented file is, read from its source comment."""
+"""Maps the lines of an instrumented file to the original's, by its source comment."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _TAIL_BYTES = 1 << 16
 
 
 class SourceMap(NamedTuple):
-    """The original's path as the comment gives it, the sorted lines that were added whole, and the original's hash."""
+    """The original's path as in the comment, the sorted numbers of lines added whole, and the original's SHA-256."""
 
     source: str
     added_lines: tuple[int, ...]
     sha256: str
 
     def original_line(self, line: int) -> int:
-        """The original's line for `line` of the instrumented file; an added line counts as the one before it."""
+        """The original's line for `line` of the instrumented file; an added line maps to the line before it."""
         return max(1, line - bisect_right(self.added_lines, line))
 
 
 def parse_source_comment(text: bytes) -> SourceMap | None:
-    """Read the comment at the end of an instrumented file; None if the last line is no such comment."""
+    """Parse the comment at the end of an instrumented file; None if the last line is no such comment."""
     lines = text.rstrip(b"\r\n").replace(b"\r", b"\n").rsplit(b"\n", 1)
     found = _COMMENT.fullmatch(lines[-1])
     if found is None:
@@ -38,7 +38,7 @@ def parse_source_comment(text: bytes) -> SourceMap | None:
 
 
 def read_source_map(path: str) -> SourceMap | None:
-    """The map of the file at `path`; None for a file that was not instrumented or cannot be read."""
+    """The map of the file at `path`; None if it is not instrumented or cannot be read."""
     try:
         with Path(path).open("rb") as file:
             size = file.seek(0, 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_OF_THE_CODE_THAT_RUNS: Final = frozenset(
+_CAUSED_BY_CODE: Final = frozenset(
     {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"},
 )
 """Signals that are delivered to the thread whose code caused them."""
@@ -77,7 +77,7 @@ def _signals_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    kept = {getattr(signal, name) for name in _OF_THE_CODE_THAT_RUNS if hasattr(signal, name)}
+    kept = {getattr(signal, name) for name in _CAUSED_BY_CODE if hasattr(signal, name)}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - kept)
     try:
         yield

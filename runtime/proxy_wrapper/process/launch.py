@@ -43,7 +43,7 @@ _CONFIGURATION_KEY: Final = "proxy_wrapper"
 _TORCHRUN_WINDOW_S: Final = 60.0  # Its workers start together, once all nodes are there; clocks may differ.
 _WINDOW_S: Final = 600.0  # Ranks started by hand: how long NCCL waits for the others by default.
 _READING_S: Final = 2.0
-_CLOCK_ERROR_S: Final = 2.0  # Of a process the system tells the start in ticks since its own, and of that the second.
+_CLOCK_ERROR_S: Final = 2.0  # Process starts are given in ticks since boot, and the boot time in seconds.
 _FORGET_AFTER_S: Final = 86_400.0
 
 
@@ -77,20 +77,20 @@ class Launch(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> Launch:
-        """The launch that `multiprocessing` handed down, else the one that the environment tells of, else its own."""
+        """The launch inherited through `multiprocessing`, else the one that the environment describes, else its own."""
         inherited = _configuration().get(_CONFIGURATION_KEY)
         if inherited is not None:
             known = cls(*inherited)
-            # What it announced when it was by itself may be out of date: it starts its further ranks now.
-            return known if known.key or is_multiprocessing_child() else known._told_by_environment()
+            # What it announced when it was alone may be outdated: it may be starting its further ranks now.
+            return known if known.key or is_multiprocessing_child() else known._from_environment()
         started = process_start()
         lone = cls(new_run_name(started), started_s=started)
         parent = multiprocessing.parent_process()
         if parent is not None and parent.pid is not None:
             return lone._replace(key=f"children of {process_identity(parent.pid)}")
-        return lone._told_by_environment()
+        return lone._from_environment()
 
-    def _told_by_environment(self) -> Launch:
+    def _from_environment(self) -> Launch:
         found = _launcher(os.environ)
         if found is None:
             return self
@@ -99,20 +99,20 @@ class Launch(NamedTuple):
         return self._replace(key=key, place=place, owner=owner, window_s=window, starter=_starter(os.environ))
 
     def announce(self) -> Launch:
-        """Let this process, asked again, and those that `multiprocessing` starts from here on know; gives itself."""
-        if not _is_being_set_up():  # What the parent has announced is still on its way to this process.
+        """Publish this launch to processes that `multiprocessing` starts from now on; returns itself."""
+        if not _is_being_set_up():  # The parent's announcement has not arrived yet.
             _configuration()[_CONFIGURATION_KEY] = tuple(self)  # Plain values: reading them needs no import.
         return self
 
     def renewed(self) -> Launch:
-        """The launch of what this process traces after it stopped tracing: another run, if it stands alone.
+        """The launch for traces after tracing has ended once: another run, if the process stands alone.
 
-        Its name sorts behind that of the run before it, in the same second too.
+        Its name sorts after that of the previous run, even within the same second.
         """
         return self if self.key else self._replace(run=new_run_name(max(time.time(), _second_of(self.run) + 1)))
 
     def join(self, logdir: Path) -> str:
-        """The name of the run in `logdir`, made if this process is the first of its launch there.
+        """The name of the run in `logdir`; a new one if this process is the first of its launch there.
 
         Raises:
             OSError: if the file system refuses.
@@ -165,30 +165,30 @@ class RankFinder:
         self._known: Rank | None = None
 
     def look(self) -> Rank:
-        """The rank: what `torch.distributed` says or has said, or what a launcher has put into the environment."""
+        """The rank: from `torch.distributed`, now or earlier, else from a launcher's environment variables."""
         self.note()
         return self._known or rank_in_environment(os.environ)
 
     def is_known(self) -> bool:
-        """Whether anybody has said what the rank is: it may still turn out that there are others."""
+        """Whether the rank is certain; if not, other ranks may still appear."""
         self.note()
         return self._known is not None or rank_in_environment(os.environ).world_size > 1
 
     def note(self) -> None:
-        """Keep what `torch.distributed` says, if it is set up; it may be gone when somebody asks for the rank."""
+        """Remember the rank from `torch.distributed`, if it is set up: it may be gone when the rank is needed."""
         distributed = sys.modules.get("torch.distributed")
         if self._known is None and distributed and distributed.is_available() and distributed.is_initialized():
             self._known = Rank(distributed.get_rank(), distributed.get_world_size())
 
 
 def is_data_worker() -> bool:
-    """Whether `multiprocessing` started this process to load data, which is nobody's model."""
+    """Whether `multiprocessing` started this process to load data."""
     target = vars(process.current_process()).get("_target")
     return str(getattr(target, "__module__", "")).startswith(_DATA_LOADERS)
 
 
 def is_multiprocessing_child() -> bool:
-    """Whether `multiprocessing` started this process, or is at it: its main module is being imported then."""
+    """Whether `multiprocessing` started this process; also true while its main module is being imported."""
     return multiprocessing.parent_process() is not None or _is_being_set_up()
 
 
@@ -202,7 +202,7 @@ _RANK_NAMES: Final = (
 
 
 def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
-    """The key, the place and the window that a launcher's variables give; None if there was none."""
+    """The key, place and window from a launcher's variables; None without a launcher."""
     get = environment.get
     address = get("MASTER_ADDR", "")
     is_local = address in ("", "localhost", "::1") or address.startswith("127.")
@@ -213,7 +213,7 @@ def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
             return None
         if is_local:
             return f"ranks of {process_identity(_starter(environment) or os.getpid())}", "", math.inf
-        # Numbers, whatever stands there: the place becomes part of a file's name.
+        # Converted to numbers, because the place becomes part of a file name.
         node, local, size = (_number(environment, name) or 0 for name in ("NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"))
         place = f"rank{node}.{local}"
     meeting_point = f"{address}:{get('MASTER_PORT', '')} of {size}"
@@ -234,18 +234,18 @@ def _launcher(environment: Mapping[str, str]) -> tuple[str, str, float] | None:
 
 
 def _starts_itself(environment: Mapping[str, str]) -> bool:
-    """Whether the program starts itself once more for each further rank, as Lightning does: none is told its rank."""
+    """Whether the program starts itself again for each further rank, as Lightning does; then no rank is set."""
     is_ranked = any(name in environment for name, _ in _RANK_NAMES) or "MASTER_PORT" not in environment
     return not is_ranked and None not in {_number(environment, "LOCAL_RANK"), _number(environment, "WORLD_SIZE")}
 
 
 def _starter(environment: Mapping[str, str]) -> int:
-    """The process that has started this one as a further rank of its program; 0 if none has."""
+    """The process that started this one as a further rank of its program; 0 if none did."""
     return os.getppid() if _starts_itself(environment) and _number(environment, "LOCAL_RANK") else 0
 
 
 def _run_of(pid: int, logdir: Path) -> str:
-    """The run in `logdir` that the process `pid` leads; "" if it leads none. Others may have had its number before."""
+    """The run in `logdir` that the process `pid` leads; "" if none. Ignores earlier processes with that pid."""
     if not pid:
         return ""
     since = process_start(pid) - _CLOCK_ERROR_S
@@ -254,7 +254,7 @@ def _run_of(pid: int, logdir: Path) -> str:
 
 
 def rank_in_environment(environment: Mapping[str, str]) -> Rank:
-    """The rank that a launcher has set in `environment`; 0 of 1 if there is none."""
+    """The rank that a launcher has set in `environment`; rank 0 of 1 if none has."""
     for rank_name, size_name in _RANK_NAMES:
         rank, size = _number(environment, rank_name), _number(environment, size_name)
         if rank is not None and size is not None and (rank_name != _SLURM_RANK or _is_slurm_task(environment)):
@@ -263,7 +263,7 @@ def rank_in_environment(environment: Mapping[str, str]) -> Rank:
 
 
 def _is_slurm_task(environment: Mapping[str, str]) -> bool:
-    """Whether `srun` started this process: a batch script and what it starts by other means has no step."""
+    """Whether `srun` started this process; a batch script and its other children have no step."""
     return all(name in environment for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", _SLURM_RANK))
 
 
@@ -279,13 +279,13 @@ def _is_being_set_up() -> bool:
 
 
 def _configuration() -> dict[str, Any]:
-    """What `multiprocessing` hands down from each process to those that it starts."""
+    """What `multiprocessing` hands down from each process to its children."""
     configuration: dict[str, Any] = vars(process.current_process())["_config"]
     return configuration
 
 
 def _claim(path: Path, text: str) -> str:
-    """Write `text` into the file `path` if no process has made it before, and give back what it holds."""
+    """Create the file `path` with `text`, unless another process already has; returns the file's content."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
@@ -293,7 +293,7 @@ def _claim(path: Path, text: str) -> str:
     try:
         os.write(file, text.encode())
     except OSError:
-        path.unlink(missing_ok=True)  # Nobody shall wait for what is to stand there.
+        path.unlink(missing_ok=True)  # Otherwise others would wait for its content.
         raise
     finally:
         os.close(file)
@@ -301,7 +301,7 @@ def _claim(path: Path, text: str) -> str:
 
 
 def _parse_claim(text: str) -> tuple[str, float]:
-    """The run that a meeting point names, and when it started; "" where it names none that can be a folder."""
+    """The run that a claim names, and when it started; "" if that cannot be a folder name."""
     run, _, started = text.partition(" ")
     try:
         return (run, float(started)) if _RUN_NAME.fullmatch(run) else ("", 0.0)
@@ -310,7 +310,7 @@ def _parse_claim(text: str) -> tuple[str, float]:
 
 
 def _read_claim(path: Path) -> str:
-    """What a claim holds; its writer may have made the file and not yet written. "" if nothing comes."""
+    """The content of a claim, after waiting for its writer if it is empty; "" if nothing arrives."""
     deadline = time.monotonic() + _READING_S
     while True:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -320,7 +320,7 @@ def _read_claim(path: Path) -> str:
 
 
 def _forget_old(folder: Path) -> None:
-    """Remove what launches that began more than a day ago have left."""
+    """Remove the files of launches that began more than a day ago."""
     limit = time.time() - _FORGET_AFTER_S
     for path in folder.iterdir():
         with contextlib.suppress(OSError):  # Another process may be faster.

@@ -1,4 +1,4 @@
-"""What the operating system says of processes: who they are, when they started, whether they still run."""
+"""Facts about processes from the operating system: identity, start time, whether they still run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _PROC: Final = Path("/proc")
 
 
 def machine() -> str:
-    """What tells this machine, since its last start, from every other; containers count as machines."""
+    """An identity of this machine since its last boot; containers count as machines."""
     return "/".join((platform.node(), _read(_PROC / "sys/kernel/random/boot_id"), _link(_PROC / "self/ns/pid")))
 
 
 def process_identity(pid: int) -> str:
-    """What tells a process from all others, those that had its number before or will have it included."""
+    """An identity of a process that earlier or later processes with the same pid do not share."""
     return f"{machine()}/{pid}/{_start_ticks(pid)}"
 
 
 def has_ended(identity: str) -> bool:
-    """Whether the process that `process_identity` described is known to run no more; False on other machines."""
+    """Whether the process with this `process_identity` has certainly ended; False on other machines."""
     parts = identity.rsplit("/", 2)
     return len(parts) == 3 and parts[0] == machine() and bool(parts[2]) and _start_ticks(int(parts[1])) != parts[2]
 
 
 def process_start(pid: int | None = None) -> float:
-    """When a process (this one, if none is named) started, in seconds of Unix time; now, where there is no telling."""
+    """When a process (default: this one) started, in Unix seconds; the present time if unknown."""
     ticks = _start_ticks(os.getpid() if pid is None else pid)
     booted = [line for line in _read(_PROC / "stat").splitlines() if line.startswith("btime ")]
     if not ticks or not booted:
@@ -37,8 +37,8 @@ def process_start(pid: int | None = None) -> float:
 
 
 def _start_ticks(pid: int) -> str:
-    """The start of a process in clock ticks since the machine's; "" if it has ended or there is no telling."""
-    # The second field is the name in parentheses, and may hold anything.
+    """The start of a process in clock ticks since boot; "" if it has ended or this is unknown."""
+    # The second field is the name in parentheses, which may contain anything.
     fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
 
@@ -52,6 +52,6 @@ def _read(path: Path) -> str:
 
 def _link(path: Path) -> str:
     try:
-        return os.readlink(path)  # noqa: PTH115  `Path.readlink` would want the link to be a path.
+        return os.readlink(path)  # noqa: PTH115  `Path.readlink` would parse the link as a path.
     except OSError:
         return ""

@@ -1,7 +1,7 @@
-"""Whose mistake an error is: ours, or what a signal handler of the program raised while our code happened to run.
+"""Distinguishes our own errors from those that a signal handler of the program raises while our code runs.
 
-A handler that ends a wait (`signal.alarm` and a `raise TimeoutError`) or a job (`SIGUSR1` and a `raise Preempted`) may
-run between any two instructions of the main thread, ours among them. What it raises is meant for the program.
+A handler that ends a wait (`signal.alarm` with `raise TimeoutError`) or a job (`SIGUSR1` with `raise Preempted`) may
+run between any two instructions of the main thread, including ours. Its exception is meant for the program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def comes_from_signal_handler(error: BaseException) -> bool:
-    """Whether a signal handler of the program raised `error`, or something that it called."""
+    """Whether a signal handler of the program, or a function that it called, raised `error`."""
     handlers = {code for number in signal.valid_signals() for code in _codes_of(signal.getsignal(number))}
     trace = error.__traceback__
     while trace is not None:
@@ -27,7 +27,7 @@ def comes_from_signal_handler(error: BaseException) -> bool:
 
 
 def _codes_of(handler: Any) -> Iterator[CodeType]:
-    """The code that runs first when `handler` is called; none for what is not written in Python."""
+    """The code that runs first when `handler` is called; none if that is not written in Python."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     for function in (handler, type(handler).__call__) if callable(handler) else ():

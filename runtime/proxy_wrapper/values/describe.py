@@ -15,7 +15,7 @@ PLAIN: Final = (torch.Tensor, Parameter)
 """The types of tensors that run only torch's own code."""
 
 
-def say_plainly(value: object) -> str:
+def describe_plain(value: object) -> str:
     """The description of a value that is not a tensor: a number, boolean or None as it is, else its type.
 
     Strings are never shown, because they may be secret. No code of the program runs, such as the `__str__` of an
@@ -38,7 +38,7 @@ class Describer:
     """Describes tensors by dtype and shape, and caches the descriptions."""
 
     def __init__(self) -> None:
-        self._words: dict[torch.dtype, dict[torch.Size, str]] = {}
+        self._descriptions: dict[torch.dtype, dict[torch.Size, str]] = {}
 
     def describe(self, tensor: torch.Tensor) -> str:
         """The dtype and shape of any tensor, such as "float32[2, 3]", "float32[]" for a scalar.
@@ -47,7 +47,7 @@ class Describer:
         """
         if type(tensor) in PLAIN:
             try:
-                return self._words[tensor.dtype][tensor.shape]
+                return self._descriptions[tensor.dtype][tensor.shape]
             except KeyError:
                 return self._remember(tensor)
             except (RuntimeError, TypeError):  # A symbolic size has no hash, a nested tensor no shape.
@@ -57,7 +57,7 @@ class Describer:
 
     def _remember(self, tensor: torch.Tensor) -> str:
         words = self._spell(tensor)
-        known = self._words.setdefault(tensor.dtype, {})
+        known = self._descriptions.setdefault(tensor.dtype, {})
         if len(known) >= _CACHE_LIMIT:
             known.clear()
         known[tensor.shape] = words

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that holds this process's values: itself, or its part of a `DTensor`; None for other subclasses."""
+    """The tensor with this process's values: itself, or its part of a `DTensor`; None for other subclasses."""
     if is_plain(tensor):
         return tensor
     if not _is_distributed(tensor):
@@ -45,11 +45,11 @@ def placements_of(tensor: torch.Tensor) -> str:
 
 
 def is_gathered(tensor: torch.Tensor, placements: str) -> bool:
-    """Whether `tensor`, in the place of a part with these placements, is the whole that FSDP gathers for a while."""
+    """Whether `tensor`, in place of a part with these placements, is the whole that FSDP gathers temporarily."""
     return "[" in placements and is_plain(tensor)
 
 
 def _is_distributed(tensor: torch.Tensor) -> bool:
-    # Where nobody has imported it, there is none; and importing it takes a second.
+    # If nobody has imported it, there is no DTensor; importing it takes a second.
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and type(tensor) is getattr(module, "DTensor", None)

@@ -69,10 +69,10 @@ def extents(tensors: Sequence[torch.Tensor]) -> Iterable[Extent]:
 
 
 def fingerprint_of(parts: Sequence[torch.Tensor]) -> int:
-    """The fingerprint of a tensor that lies in these, strided ones on the CPU and of any dtypes."""
+    """The fingerprint of a tensor stored in these parts: strided CPU tensors of any dtype."""
     if library is None:
         return fingerprint.combined([fingerprint.fingerprint(part) for part in parts])
-    # Of one without elements it is 0, and there is nothing to be read.
+    # An empty part has fingerprint 0; there is nothing to read.
     return fingerprint.combined(
         [library.fingerprint(fingerprint.as_real_bytes(part)) if numel(part) else 0 for part in parts]
     )
@@ -101,7 +101,7 @@ def _count_nonfinite(tensor: torch.Tensor) -> int:
 
 
 def _laid_out(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with the same elements in the memory layout that the library needs; `tensor` itself if it has it."""
+    """A tensor with the same elements in the memory layout that the library needs; `tensor` itself if possible."""
     return contiguous(resolve_neg(tensor))
 
 

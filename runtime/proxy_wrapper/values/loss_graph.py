@@ -85,7 +85,7 @@ def _sequence_number(node: Any) -> int:
 
 def _shape(node: Any) -> Sequence[int]:
     """The shape of a node's forward result, which is also that of its incoming gradient."""
-    metadata = getattr(node, "_input_metadata", None)  # Not in the oldest versions that are supported.
+    metadata = getattr(node, "_input_metadata", None)  # Missing in the oldest supported versions.
     if not metadata:
         return ()
     shape = metadata[0].shape

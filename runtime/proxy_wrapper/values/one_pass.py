@@ -1,13 +1,13 @@
-"""Minimum, maximum, norm, non-finite count and fingerprint of tensors in one pass, by a compiled function of our own.
+"""Minimum, maximum, norm, non-finite count and fingerprint of tensors in one pass, by our compiled function.
 
-`native/one_pass.c` is compiled when the package is built, where there is a compiler (`scripts/compile_one_pass.py`).
-Where there was none, or the library is not that of the source beside it, `load` gives None, and `extents.py` does the
-same with torch's functions: minimum, maximum, non-finite count and fingerprint are equal to the bit, the norm is equal
-but for its last digits.
+`native/one_pass.c` is compiled when the package is built, if there is a compiler (`scripts/compile_one_pass.py`). If
+there was none, or the library does not match the source beside it, `load` returns None, and `extents.py` uses torch's
+functions instead: minimum, maximum, non-finite count and fingerprint are equal to the bit; the norm may differ in its
+last digits.
 
-The library knows nothing of Python: it is given addresses, and no mode, hook or autograd node can see it. Large tensors
-are read without the interpreter's lock, and by as many threads as torch uses. Small ones are read with it: whoever lets
-go of it may wait for milliseconds until another thread gives it back.
+The library does not depend on Python: it is given addresses, and no mode, hook or autograd node can see it. Large
+tensors are read without the interpreter's lock, on as many threads as torch uses. Small ones are read with the lock,
+because releasing it can mean waiting milliseconds for another thread.
 """
 
 from __future__ import annotations
@@ -37,45 +37,44 @@ KINDS: Final = {
         )
     )
 }
-"""The dtypes that can be read, by their numbers in the library."""
+"""The readable dtypes, with their numbers in the library."""
 
 _RAW: Final = len(KINDS)
-"""Bytes of whatever meaning, of which there is but a fingerprint."""
+"""The number of raw bytes, which only have a fingerprint."""
 
 _ITEM: Final = Struct("=qqq")
 _SUMMARY: Final = Struct("=dddqQ")
-"""The structures `tensor` and `summary` of the library."""
+"""The structs `tensor` and `summary` of the library."""
 
 _OneSummary: Final = ctypes.c_byte * _SUMMARY.size
 
 _SMALL: Final = 1 << 15
-"""So many elements are read with the interpreter's lock: they take some 20 us."""
+"""Up to this many elements are read with the interpreter's lock, in about 20 us."""
 
 
 Item: TypeAlias = bytes
-"""What the library is told of a tensor: its address, how many elements it has, and the number of its dtype.
+"""A packed `tensor` struct: address, number of elements, number of the dtype.
 
-Packed, as a step has one for each parameter: so many tuples would bring on the garbage collector."""
+It is packed because a step has one per parameter, and that many tuples would trigger the garbage collector."""
 
 Extent: TypeAlias = tuple[float, float, float, int, int]
 """Minimum, maximum, norm, non-finite count and fingerprint of a tensor; a NaN anywhere makes the first three NaN.
 
-A plain tuple, which `struct` makes, and which lives no longer than it takes to read it: the garbage collector goes over
-everything the sooner, the more tuples are kept."""
+A plain, short-lived tuple from `struct`: the more tuples are kept, the sooner the garbage collector runs."""
 
 
 class OnePass:
-    """The library. All tensors must be contiguous ones on the CPU, without a negative bit, with elements and memory.
+    """The library. All tensors must be contiguous, on the CPU, without a negative bit, and not empty.
 
-    They are read where they lie: somebody has to hold them meanwhile.
+    They are read in place, so the caller must keep them alive.
     """
 
     def __init__(self, path: Path) -> None:
         """Load the library.
 
         Raises:
-            OSError: if there is none, or it cannot be loaded.
-            AttributeError: if it is another one.
+            OSError: if it is missing or cannot be loaded.
+            AttributeError: if it is another library.
         """
         self.source = _source(ctypes.CDLL(str(path)))
         self._read_small, self._count_small = _functions(ctypes.PyDLL(str(path)))
@@ -92,7 +91,7 @@ class OnePass:
         return _SUMMARY.iter_unpack(found)
 
     def extent(self, item: Item) -> Extent:
-        """The extent of a tensor: as `extents` gives it, in half the time for a small one."""
+        """The extent of one tensor, like `extents`, but twice as fast for a small one."""
         found = _OneSummary()
         _, count, _ = _ITEM.unpack(item)
         if count <= _SMALL:
@@ -107,23 +106,23 @@ class OnePass:
         return self.extent(_ITEM.pack(data_ptr(tensor), numel(tensor) * tensor.dtype.itemsize, _RAW))[-1]
 
     def count_nonfinite(self, tensor: torch.Tensor) -> int:
-        """How many elements are NaN or infinite; a tensor without any may be asked for, too."""
+        """The number of NaN and infinite elements; the tensor may be empty."""
         count = numel(tensor)
         function = self._count_small if count <= _SMALL else self._count_large
         return function(data_ptr(tensor), count, KINDS[tensor.dtype])
 
 
 packed: Final[Callable[[int, int, int], Item]] = _ITEM.pack
-"""What the library is told of a tensor with this address, number of elements and number of its dtype."""
+"""The `Item` of a tensor with this address, number of elements and dtype number."""
 
 
 def item_of(tensor: torch.Tensor) -> Item:
-    """What the library is told of a tensor, whose dtype must be among `KINDS`."""
+    """The `Item` of a tensor, whose dtype must be in `KINDS`."""
     return packed(data_ptr(tensor), numel(tensor), KINDS[tensor.dtype])
 
 
 def load(folder: Path = _FOLDER) -> OnePass | None:
-    """The library in `folder`, if it was compiled from the source that lies there."""
+    """The library in `folder`, if it was compiled from the source there, else None."""
     try:
         found = OnePass(folder / "one_pass.so")
         source = sha256((folder / "one_pass.c").read_bytes()).hexdigest()

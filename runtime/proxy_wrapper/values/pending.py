@@ -259,7 +259,7 @@ class _Transfer:
     __slots__ = ("_device", "_event", "_tensor")
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        """Send `tensor` off; where the device has no events, which would tell of its arrival, leave it where it is."""
+        """Start the copy of `tensor`. On a device without events, which signal arrival, leave it there."""
         self._tensor = tensor
         self._device = tensor.device
         self._event: Any = None
@@ -267,7 +267,7 @@ class _Transfer:
         make_event = getattr(module, "Event", None)
         if make_event is None:
             return
-        # Elsewhere nothing says that memory can be pinned, and that the copy is the faster for it.
+        # Other devices do not document pinned memory, or that it speeds up the copy.
         pins = self._device.type in ("cuda", "xpu")
         self._tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pins)
         copy_into(self._tensor, tensor, non_blocking=True)
@@ -281,12 +281,12 @@ class _Transfer:
     def wait(self) -> torch.Tensor:
         """Wait for the tensor, and return it on the host."""
         module = getattr(torch, self._device.type, None)
-        # A new thread has the first device for its own. To wait there for another one would take memory of the first.
+        # A new thread's current device is the first one. Waiting there for another would allocate memory on the first.
         with getattr(module, "device", contextlib.nullcontext)(self._device):
             if self._event is not None:
                 self._event.synchronize()
                 return self._tensor
             synchronize = getattr(module, "synchronize", None)
-            if synchronize is not None:  # Else a copy in this thread need not wait for the stream of another.
+            if synchronize is not None:  # Otherwise the copy might not wait for another thread's stream.
                 synchronize()
             return convert(self._tensor, "cpu")

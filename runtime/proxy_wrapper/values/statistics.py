@@ -99,7 +99,7 @@ class unobserved:  # noqa: N801  A context manager is called like a function.
         try:  # A `KeyboardInterrupt` may come after any call, and finds no `with` to leave yet.
             self._functions.__enter__()
             _set_grad_enabled(False)
-            _set_forward_grad_enabled(False)  # Else what is computed of a dual number is one too.
+            _set_forward_grad_enabled(False)  # Otherwise results for dual numbers are dual too.
             if _count_dispatch_modes():
                 self._modes = _disable_current_modes()
                 self._modes.__enter__()
@@ -272,13 +272,13 @@ _NARROW: Final = (torch.float16, torch.bfloat16)
 _REDUCED: Final = (torch.float32, torch.float64, *_NARROW)
 
 _PIECE: Final = 1 << 24
-"""How many elements an accelerator is asked about at once, if that takes memory for each: 64 MB for `float32`."""
+"""The most elements that an accelerator checks at once if it needs memory for each: 64 MB of `float32`."""
 
 
 def _countable(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with as many non-finite elements, of a dtype that torch computes with.
+    """A tensor with as many non-finite elements, of a dtype that torch can sum.
 
-    The kinds of float8 have no sum, nor have complex numbers of half precision.
+    Torch cannot sum float8 dtypes or complex numbers of half precision.
     """
     if tensor.dtype.itemsize == 1:
         return convert(tensor, torch.float32)
@@ -297,13 +297,13 @@ def _table_of_value(tensor: torch.Tensor) -> Table:
 
 
 def _parts_of(tensor: torch.Tensor) -> Parts | None:
-    """The strided tensors that `tensor` lies in, the values last; None if it has none to read."""
+    """The strided tensors that store `tensor`, values last; None if it has no readable values."""
     part = local_part(tensor)
     if part is None or part.is_quantized or part.is_meta:
         return None
     if part.layout is torch.sparse_coo:
         if not (is_hosted(part) or part.is_coalesced()):
-            return None  # How many elements there are once it is summed up only the device knows.
+            return None  # Only the device knows how many elements remain.
         part = part.coalesce()
         return part.indices(), part.values()
     if part.layout is not torch.strided or part.is_nested or dimensions(part) > MOST_DIMENSIONS:
@@ -312,12 +312,12 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
 
 
 def _is_allocated(tensor: torch.Tensor) -> bool:
-    """Whether a strided tensor has memory: sharded training takes it from tensors that it fills again before use."""
+    """Whether a strided tensor has memory. Sharded training frees the memory of tensors until their next use."""
     return not is_hosted(tensor) or _address_of(tensor) is not None or not numel(tensor)
 
 
 def _address_of(tensor: torch.Tensor) -> int | None:
-    """Where a tensor on the CPU lies in memory; None if it has none, or wraps another one, as in `torch.func`."""
+    """The address of a CPU tensor; None if it has no memory or wraps another tensor, as in `torch.func`."""
     try:
         address = data_ptr(tensor)
     except RuntimeError:  # "Cannot access data pointer of Tensor that doesn't have storage".
@@ -326,12 +326,12 @@ def _address_of(tensor: torch.Tensor) -> int | None:
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:
-    """What there is to read of `tensor`; None if there is nothing."""
+    """The readable content of `tensor`; None if there is none."""
     parts = _parts_of(tensor)
     if parts is None:
         return None
     values = parts[-1]
-    # What a device has to compute may fail there, and is left to `_table`.
+    # Computation on a device may fail there, so it is left to `_table`.
     return Readable(_reducible(values) if is_hosted(values) else values, parts)
 
 
@@ -362,7 +362,7 @@ def _summarize_others(places: list[int], tensors: Sequence[torch.Tensor | None],
             remote.setdefault(found.values.device, []).append((index, found))
     found_extents = extents.extents([found.values for _, found in hosted])
     for (index, found), (lowest, highest, norm, nonfinite, of_values) in zip(hosted, found_extents, strict=True):
-        lies_otherwise = found.parts[0] is not found.values  # Than it is reduced.
+        lies_otherwise = found.parts[0] is not found.values  # Stored differently from the reduced values.
         bits = extents.fingerprint_of(found.parts) if lies_otherwise else of_values
         results[index] = _statistics(lowest, highest, norm, nonfinite, bits)
     for members in remote.values():
@@ -370,7 +370,7 @@ def _summarize_others(places: list[int], tensors: Sequence[torch.Tensor | None],
 
 
 def _item_of(tensor: torch.Tensor) -> Item | None:
-    """What the library is told of `tensor`; None if there is no library, or it is to be read in another way."""
+    """The library's item for `tensor`; None if the library cannot read it."""
     if (
         extents.library is not None
         and type(tensor) in PLAIN
@@ -388,7 +388,7 @@ def _item_of(tensor: torch.Tensor) -> Item | None:
 
 
 def _statistics(lowest: float, highest: float, norm: float, nonfinite: int, bits: int) -> Statistics:
-    """What a trace has of an extent."""
+    """The statistics in a trace for an extent."""
     text = f"{bits:016x}"
     if nonfinite or norm - norm != 0:
         return Statistics(as_number(lowest), as_number(highest), as_number(norm), nonfinite, text)
@@ -396,9 +396,9 @@ def _statistics(lowest: float, highest: float, norm: float, nonfinite: int, bits
 
 
 def _summarize_remote(members: list[tuple[int, Readable]], results: list[PendingOr]) -> None:
-    """Put the pending statistics of tensors on one accelerator into `results`, at the place that is beside each."""
+    """Put the pending statistics of tensors on one accelerator into `results`, at their indices."""
     copy = HostCopy(lambda: _table([found for _, found in members]))
-    if copy.has_failed and len(members) > 1:  # One of them may be too large for the memory that is left.
+    if copy.has_failed and len(members) > 1:  # One may be too large for the free memory.
         for member in members:
             _summarize_remote([member], results)
         return
@@ -412,7 +412,7 @@ def _norms(tensors: list[torch.Tensor], dtype: torch.dtype) -> Sequence[torch.Te
 
 
 def _table(found: list[Readable]) -> Table:
-    """Of each tensor minimum, maximum and norm, the non-finite count and the weighted sum, on the tensors' device."""
+    """Minimum, maximum, norm, non-finite count and weighted sum of each tensor, on the tensors' device."""
     tensors = [_reducible(each.values) for each in found]
     wide = _widest_floating(tensors[0].device)
     extremes = stack([convert(stack(aminmax(tensor)), wide) for tensor in tensors])
@@ -429,16 +429,16 @@ def _table(found: list[Readable]) -> Table:
 
 
 def _nonfinite(tensor: torch.Tensor) -> torch.Tensor:
-    """How many elements of `tensor` are NaN or infinite: int64, on the device, where nothing is waited for."""
+    """The number of NaN and infinite elements of `tensor`: int64, on the device, without waiting."""
     if numel(tensor) <= _PIECE or not is_contiguous(tensor):
         return total(~isfinite(tensor))
-    # What is computed on the way is as large as what is looked at, and the device may have little memory left.
+    # Intermediate results are as large as the input, and the device may have little memory left.
     pieces = split(view(tensor, (-1,)), _PIECE)
     return total(stack([total(~isfinite(piece)) for piece in pieces]))
 
 
 def _widest_floating(device: torch.device) -> torch.dtype:
-    """The floating-point numbers of `device` that hold most: where that is float32, integers only up to 2**24."""
+    """The widest floating-point dtype of `device`; float32 holds integers only up to 2**24."""
     if device.type == "mps" or (device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64):
         return torch.float32
     return torch.float64

@@ -161,7 +161,7 @@ class TextForm:
         if event.tensor in self._with_gradient:
             met = _TENSOR_KNOWN
         else:
-            if tensor is not None:  # Of others there is no end, in a trace that says so.
+            if tensor is not None:  # Unknown ones could be endless.
                 self._with_gradient.add(event.tensor)
             met = _TENSOR_NEW
         return [_GRADIENT_READ, met, *self._values(tensor.type if tensor else "", event.statistics)]
@@ -212,7 +212,7 @@ class TextForm:
         if class_name is not None:
             return [line, _known(class_name), *self._values(self._type(value), event.statistics)]
         if value.endswith("]"):
-            return [line, self._met_attribute(event), *self._values(value, event.statistics)]
+            return [line, self._attribute_line(event), *self._values(value, event.statistics)]
         if value in _CALLABLE_TYPES:
             return [line, _known(value)]
         return [line]
@@ -229,7 +229,7 @@ class TextForm:
         if event.where == "output":
             what = f"the output of {self._module_words(event.module)}"
         elif event.where == "loss":
-            what = "the loss that a backward pass began with"
+            what = "the loss of a backward pass"
             if event.variable:
                 what += f" (the variable '{event.variable}' is the first that holds a NaN{self._place(event.computed)})"
         else:
@@ -245,10 +245,10 @@ class TextForm:
         where = f" in {self._module_words(event.module)}" if event.module else ""
         message = " ".join(event.message.split())
         when = f"at step {event.step}{self._place(event.location)}"
-        return [f"{_WARNING}Tracing met a problem{where}: {message} ({when})"]
+        return [f"{_WARNING}Tracing problem{where}: {message} ({when})"]
 
     def _limit(self, event: events.Limit) -> list[str]:
-        return [f"{_WARNING}The log has reached {event.max_size:,} bytes: from here on only changes of state are kept"]
+        return [f"{_WARNING}The log has reached {event.max_size:,} bytes: from here on, only state changes are kept"]
 
     # Parts of lines
 
@@ -307,8 +307,8 @@ class TextForm:
                 lines += self._values(self._type(output), statistics[position])
         return lines
 
-    def _met_attribute(self, event: events.GetAttr) -> str:
-        """Whether the tensor that was read is a new one: a gradient, made anew in each step, is one all the time."""
+    def _attribute_line(self, event: events.GetAttr) -> str:
+        """The line for a tensor that was read. A gradient counts as one tensor although each step makes a new one."""
         is_new = not event.value_id or self._announced.announce(event.value_id)
         owner = self._id_by_state_name.get(event.owner, 0) if event.target == "grad" else 0
         if owner:

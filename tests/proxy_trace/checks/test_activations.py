@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from proxy_wrapper import events
@@ -28,7 +29,7 @@ def linear(number: int, width: int, height: int) -> list[events.Event]:
 
 
 BIAS = events.Parameter(9, "model.fc2.bias", 2, "float32[8]", requires_grad=True, statistics=VALUES)
-PATTERN = events.GraphPattern(2, what="linear-linear", weights=[2, 3])
+PATTERN = events.GraphPattern(2, what="linear-linear", weights=[2, 3], values=[1])
 CHANGES = [events.Update(4, tensor=number, statistics=OTHER_VALUES) for number in (2, 3)]
 
 
@@ -73,3 +74,10 @@ def test_what_is_one_linear_layer_is_told(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, *layers, events.Backward(1), PATTERN, *changes, STEP)
     found = [(each.name, each.place) for each in find(path) if each.code == "missing-activation"]
     assert found == [("model.fc2", "train.py:20")] * is_told
+
+
+def test_a_model_without_any_activation_is_a_note(tmp_path: Path, write_trace: WriteTrace) -> None:
+    pattern = msgspec.structs.replace(PATTERN, values=[0])
+    layers = [*linear(2, 6, 8), *linear(3, 8, 4), BIAS]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, *layers, events.Backward(1), pattern, *CHANGES, STEP)
+    assert [(each.severity, each.code) for each in find(path) if each.place] == [("note", "linear-model")]

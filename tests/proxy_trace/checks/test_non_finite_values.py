@@ -49,7 +49,7 @@ def test_a_loss_is_told_where_it_was_computed_with_the_variable_that_held_a_nan_
     path = write_trace(tmp_path / "a.jsonl", NET, *places, weight(), *CALLS, *BACKWARD, loss)
     (found,) = (finding for finding in find(path) if finding.code == "non-finite")
     assert found.place == "train.py:5"
-    assert found.evidence == ["`advantage` is the first variable that holds a NaN"]
+    assert found.evidence == ["`advantage` is the first variable that contains a NaN"]
 
 
 HUGE = Statistics(-1e30, 1e30, "inf", bits="00000000000000ff")
@@ -139,7 +139,7 @@ def test_level_warning_looks_at_outputs_only_as_far_as_the_trace_tells(tmp_path:
 def test_losses_are_not_said_to_be_checked_in_older_traces(tmp_path: Path, write_trace: WriteTrace) -> None:
     old = events.Parameter(1, "model.w", 1, "float32[2]", statistics=Statistics(-1.0, 1.0, 2.0))
     path = write_trace(tmp_path / "a.jsonl", NET, old, *BACKWARD)
-    assert said(path, "losses") == ("not checked", ["older traces do not tell"])
+    assert said(path, "losses") == ("not checked", ["older traces do not record this"])
 
 
 def test_what_compiled_code_hides_and_values_that_could_not_be_read_are_told(

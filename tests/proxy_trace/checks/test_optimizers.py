@@ -100,7 +100,7 @@ def test_an_optimizer_whose_model_is_trained_no_more_while_another_is_is_told(
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), optimizer(0, 1), *CALLS, *happened)
     reasons = [each.reason for each in find(path) if each.code == "optimizer-of-other-model"]
-    assert reasons == ["its parameters have no gradients any more: another model is trained"] * is_told
+    assert reasons == ["its parameters no longer have gradients: another model is trained"] * is_told
 
 
 @pytest.mark.parametrize(

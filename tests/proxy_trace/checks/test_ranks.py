@@ -73,7 +73,7 @@ def test_ranks_that_agree_pass(write_rank: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize(
     ("first", "reason"),
-    [(2, "the same before, and different ever since"), (0, "the same at the start, and different ever since")],
+    [(2, "the same before, and different since then"), (0, "the same at the start, and different since then")],
 )
 def test_ranks_that_part_are_told_with_the_step(first: int, reason: str, write_rank: Callable[..., Path]) -> None:
     for rank in range(2):
@@ -173,7 +173,7 @@ def test_ranks_that_train_by_hand_are_compared_at_the_end_if_they_came_equally_f
     assert of_code(write(tmp_path / "together", 1), "ranks-part") == [("model.w", reason)]
     apart = write(tmp_path / "apart", 2)
     assert of_code(apart, "ranks-part") == []
-    assert said(apart, "ranks") == ("not checked", ["they have no step in common"])
+    assert said(apart, "ranks") == ("not checked", ["the ranks have no step in common"])
 
 
 def test_a_single_rank_has_nothing_to_compare(write_rank: Callable[..., Path]) -> None:

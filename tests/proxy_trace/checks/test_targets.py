@@ -282,3 +282,45 @@ def test_what_hooks_have_saved_is_not_asked_for(where: str, tmp_path: Path) -> N
         for _ in range(2):
             loss_of(plain).backward()
     assert traced == len(asked) > 0
+
+
+class Translator(nn.Module):
+    """Predicts the tokens of one text from those before them, and from another text."""
+
+    def __init__(self, *, is_attending: bool) -> None:
+        super().__init__()
+        self.source, self.target = nn.Embedding(TOKENS, 8), nn.Embedding(TOKENS, 8)
+        self.encoder = nn.GRU(8, 8, batch_first=True)
+        self.decoder: nn.Module = nn.GRU(8, 8, batch_first=True)
+        if is_attending:
+            self.decoder = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        self.fc = nn.Linear(8, TOKENS)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        memory, state = self.encoder(self.source(source))
+        given = self.target(target)
+        if isinstance(self.decoder, nn.GRU):
+            return self.fc(self.decoder(given, state)[0])  # type: ignore[no-any-return]
+        later = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return self.fc(self.decoder(given, memory, tgt_mask=later))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("is_attending", [False, True])
+@pytest.mark.parametrize(
+    ("given", "is_copy", "codes"),
+    [
+        pytest.param(slice(0, -1), False, [], id="the tokens before"),
+        pytest.param(slice(1, None), False, ["target-shift-wrong"], id="the targets"),
+        pytest.param(slice(0, -1), True, [], id="the tokens before, of a text to copy"),
+    ],
+)
+def test_a_model_that_translates_is_not_given_its_targets(
+    is_attending: bool, given: slice, is_copy: bool, codes: list[str], tmp_path: Path
+) -> None:
+    rows = tokens()
+    source = rows[:, 1:] if is_copy else rows[:, 1:].flip(1)
+
+    def loss(model: Any) -> torch.Tensor:
+        return F.cross_entropy(model(source, rows[:, given]).reshape(-1, TOKENS), rows[:, 1:].reshape(-1))
+
+    assert judged(Translator(is_attending=is_attending), loss, tmp_path) == codes

@@ -24,7 +24,7 @@ def test_a_mistake_of_the_tracing_is_told_though_it_left_no_record_of_it(
     tmp_path: Path, write_trace: WriteTrace
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", events.RunEnd(5, 3, reason="failed"), ends=False)
-    assert of_code(path, "tracing-problem") == [("", "a bug in the tracing itself has ended it")]
+    assert of_code(path, "tracing-problem") == [("", "a bug in the tracing has ended it")]
     assert said(path, "tracing") == ("finding", [])
     problem = events.Problem(4, 3, message="tracing failed with IndexError")
     path = write_trace(tmp_path / "b.jsonl", problem, events.RunEnd(5, 3, reason="failed"), ends=False)

@@ -48,7 +48,7 @@ def test_backward_passes_that_changed_nothing_are_told(
         pytest.param([], ("not checked", ["no backward pass was traced"]), id="no backward pass"),
         pytest.param(
             [*BACKWARD],
-            ("not checked", ["no parameter was looked at behind the last backward pass"]),
+            ("not checked", ["no parameter was examined after the last backward pass"]),
             id="a single step by hand, perhaps",
         ),
         pytest.param(

@@ -561,3 +561,32 @@ def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
     ]
     path = write_trace(tmp_path / "a.jsonl", *places, NET, *modules, *state, optimizer, *called, *trained)
     assert {each.place for each in find(path) if each.code == "grad-cut-off"} == {place}
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_stepped", "is_told"),
+    [
+        pytest.param(10, False, True, id="others had ten steps since"),
+        pytest.param(9, False, False, id="others had nine steps since"),
+        pytest.param(10, True, False, id="a new optimizer has it"),
+    ],
+)
+def test_what_was_unfrozen_and_not_given_to_an_optimizer_is_told(
+    steps: int, is_stepped: bool, is_told: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    trained, frozen = (
+        events.Parameter(1, "model.w", 1, "float32[1]", requires_grad=requires_grad, statistics=VALUES)
+        for requires_grad in (True, False)
+    )
+    head = events.Parameter(2, "model.head", 1, "float32[1]", requires_grad=True, statistics=VALUES)
+    changed = events.Update(9, tensor=1, statistics=OTHER_VALUES)
+    after = msgspec.structs.replace(trained, statistics=OTHER_VALUES)
+    later: list[events.Event] = []
+    for step in range(1, steps + 2):
+        if is_stepped:
+            later.append(events.Gradient(80, step, tensor=1, statistics=VALUES))
+        later += [events.Gradient(80, step, tensor=2, statistics=VALUES), msgspec.structs.replace(STEP, step=step)]
+    frozen = msgspec.structs.replace(frozen, statistics=OTHER_VALUES)
+    path = write_trace(tmp_path / "a.jsonl", NET, trained, head, *CALLS, changed, STEP, frozen, after, *later)
+    expected = [("model.w", "unfrozen after 1 step, but no optimizer has it")]
+    assert of_code(path, "optimizer-misses-parameters", updates.CHECK) == expected * is_told

@@ -177,7 +177,7 @@ def test_a_check_of_a_package_that_fails_has_not_checked(
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("TAKEN", "updates is the name of another one"), ("SLOW", "it is no"), ("GONE", "cannot be loaded")],
+    [("TAKEN", "updates is already taken by another check"), ("SLOW", "it is no"), ("GONE", "cannot be loaded")],
 )
 def test_what_is_no_check_is_refused(
     install: Any, failed_run: str, capsys: pytest.CaptureFixture[str], name: str, words: str

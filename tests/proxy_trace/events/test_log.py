@@ -46,7 +46,7 @@ def test_a_process_of_which_nothing_is_chosen_has_no_heading(tmp_path: Path, wri
         write_trace(tmp_path / f"rank{rank}-{rank}.jsonl", problem, rank=rank, pid=rank)
     assert list(log_lines(Trace.open(tmp_path), Selection(steps=StepRange(1, 1)))) == [
         "==> rank 1, process 1 <==",
-        "WARNING:root:Tracing met a problem: no disk (at step 1)",
+        "WARNING:root:Tracing problem: no disk (at step 1)",
     ]
 
 

@@ -55,15 +55,15 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.Load(1, loaded=3, is_own=True), "3 keys; its own tensors"),
     (
         events.ScalerStep(1, id=1, count=4, skipped=3, stuck=2, clipped=1),
-        "#1: 4 steps, 3 skipped, 2 with no smaller scale, 1 with gradients that were clipped before",
+        "#1: 4 steps, 3 skipped, 2 with no smaller scale, 1 with gradients clipped before",
     ),
     (
         events.Loading(1, id=2, sampler="RandomSampler", batches=8, count=4, same_order=3),
-        "#2: RandomSampler, 8 batches, iteration 4, 3 in the order of the one before",
+        "#2: RandomSampler, 8 batches, iteration 4, 3 in the same order as before",
     ),
     (
         events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
-        "#2: MySampler, iteration 4, 2 with the first batch alone, 1 of 9 batches as the one before",
+        "#2: MySampler, iteration 4, 2 with only the first batch, 1 of 9 batches equal to the one before",
     ),
     (events.ActiveDropout(1, module=2, function="dropout"), "dropout, in evaluation mode"),
     (
@@ -81,7 +81,7 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.GraphPattern(1, what="linear-linear", weights=[1, 1]), "linear-linear: model.fc.weight, model.fc.weight"),
     (
         events.DiscardedResult(1, function="scores.masked_fill", made=1),
-        "`scores.masked_fill` at train.py:10: nothing uses what it gives",
+        "`scores.masked_fill` at train.py:10: its result is not used",
     ),
     (events.GraphPattern(1, what="softmax", dim=0, shape=[4, 3]), "softmax over dimension 0 of [4, 3]"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
@@ -177,7 +177,7 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.NonFinite(1, where="loss", count=1, type="float32[]"),
         "loss: 1 NaN or infinite element of float32[]",
     ),
-    (events.Limit(1, max_size=2_000_000_000), "2,000,000,000 bytes: from here on only changes of state are recorded"),
+    (events.Limit(1, max_size=2_000_000_000), "2,000,000,000 bytes: from here on, only state changes are recorded"),
     (events.RunEnd(1, reason="exception", error="ValueError"), "exception ValueError"),
 ]
 

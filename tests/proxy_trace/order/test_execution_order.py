@@ -269,8 +269,8 @@ def test_the_command_as_json_has_fsdps_three_lists(run: Path, capsys: pytest.Cap
     [
         pytest.param("INFO", call(1), "the model was not recorded at level DEBUG", id="at INFO"),
         pytest.param("DEBUG", call(1)[:1], "the trace ends before the call does", id="cut"),
-        pytest.param("DEBUG", call(1, raised=True), "the call ended by an exception", id="an exception"),
-        pytest.param("DEBUG", call(1, compiled=True), "no call of torch was recorded in model", id="compiled"),
+        pytest.param("DEBUG", call(1, raised=True), "the call ended with an exception", id="an exception"),
+        pytest.param("DEBUG", call(1, compiled=True), "no torch call was recorded in model", id="compiled"),
     ],
 )
 def test_what_is_not_known_is_said(

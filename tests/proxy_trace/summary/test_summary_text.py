@@ -318,7 +318,7 @@ def test_a_backward_pass_behind_which_nothing_was_looked_at_is_not_said_to_be_we
     text = report(write_trace(tmp_path / "a.jsonl", small_run[2], small_run[5], *CALLS, *backward))
     assert "Nothing looks wrong" not in text
     assert "No check found anything: " in text
-    assert "training (no parameter was looked at behind the last backward pass)" in text
+    assert "training (no parameter was examined after the last backward pass)" in text
 
 
 def test_the_first_non_finite_value_comes_first(tmp_path: Path, write_trace: WriteTrace) -> None:
@@ -406,7 +406,7 @@ def test_an_exception_that_ended_the_only_process_is_told(tmp_path: Path, write_
     text = report(write_trace(tmp_path / "a.jsonl", tail=tail))
     assert "Exceptions that ended processes (1)\n  ValueError  ended the process, at step 1" in text
     tail = msgspec.json.encode(events.RunEnd(9, 1, reason="failed")) + b"\n"
-    assert "a bug in the tracing itself has ended it, at step 1" in report(write_trace(tmp_path / "b.jsonl", tail=tail))
+    assert "a bug in the tracing has ended it, at step 1" in report(write_trace(tmp_path / "b.jsonl", tail=tail))
 
 
 def test_a_wrapper_inside_a_model_is_named_for_what_it_holds(tmp_path: Path, write_trace: WriteTrace) -> None:

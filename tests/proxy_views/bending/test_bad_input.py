@@ -80,7 +80,7 @@ def test_settings_that_make_no_sense(make: Any) -> None:
     [
         pytest.param((nn.ReLU, "x", Scale()), "`nn.Module`", id="a class in place of a model"),
         pytest.param((Tokens(), "head", lambda x: x), "a callback", id="a plain function"),
-        pytest.param((Tokens(), "he(ad", Scale()), "no regular expression", id="no regular expression"),
+        pytest.param((Tokens(), "he(ad", Scale()), "not a regular expression", id="no regular expression"),
         pytest.param((Tokens(), [], Scale()), "targets", id="no targets"),
         pytest.param((Tokens(), 3, Scale()), "targets", id="a number"),
         pytest.param((Tokens(), "shift", Scale()), "matches no module", id="a buffer"),
@@ -94,7 +94,7 @@ def test_arguments_of_the_wrong_kind(arguments: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("target", "callback", "words"),
     [
-        pytest.param("head", Lambda(cast("Any", lambda value: None)), "gave a NoneType", id="no tensor"),
+        pytest.param("head", Lambda(cast("Any", lambda value: None)), "returned a NoneType", id="no tensor"),
         pytest.param("head", Lambda(lambda value: value[..., :1]), "keep the shape", id="another shape"),
         pytest.param("head", Lambda(lambda value: value.double()), "keep the dtype", id="another dtype"),
         pytest.param("head", Lambda(lambda value: value.reshape(7)), "raised RuntimeError", id="an error"),

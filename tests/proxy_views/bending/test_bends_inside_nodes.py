@@ -46,7 +46,7 @@ def test_inside_a_module_that_nobody_may_look_into() -> None:
     model, x = Outer().eval(), torch.randn(2, 3, 4)
     with bend(model, r"attend\.in_proj_weight", Scale(2.0)), Proxy.trace(model) as trace:
         model(x)
-    with pytest.raises(BentInsideError, match=r"'attend.in_proj_weight' is bent inside 'attend', .*bend what it gives"):
+    with pytest.raises(BentInsideError, match=r"'attend.in_proj_weight' is bent inside 'attend', .*bend its output"):
         trace.graph()
     assert trace.activations("relu")  # What was computed is known all the same.
 

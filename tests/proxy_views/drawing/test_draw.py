@@ -230,7 +230,7 @@ def test_the_edges_in_a_page_are_those_of_the_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["graph", "graph.png", "graph.svg.txt"])
 def test_another_kind_of_file_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UnknownPictureError, match=r"ends in \.svg or in \.html"):
+    with pytest.raises(UnknownPictureError, match=r"ends in \.svg or \.html"):
         draw(graph(), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

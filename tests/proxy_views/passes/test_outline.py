@@ -228,7 +228,7 @@ def test_other_values_in_a_functional_call_reach_the_sub_graph() -> None:
         pytest.param({(0,): ["rleu"]}, "no node 'rleu' that could be in region (0,)", id="an unknown name"),
         pytest.param({(0,): ["x"]}, "no node 'x'", id="an input"),
         pytest.param({(0,): ["relu"], (1,): ["relu"]}, "'relu' is in region (0,) and in region (1,)", id="two regions"),
-        pytest.param({(0,): ["linear", "linear_1"]}, "'relu' is not in it, takes what the region makes", id="a cycle"),
+        pytest.param({(0,): ["linear", "linear_1"]}, "'relu' is not in it, depends on the region", id="a cycle"),
     ],
 )
 def test_a_region_that_cannot_be_is_refused(regions: Any, message: str) -> None:

@@ -119,5 +119,5 @@ def test_flops_are_two_whole_numbers() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return function(x)
 
-    with pytest.raises(FlopImplementationError, match="two whole numbers"), Proxy.trace(Model(), profile=True):
+    with pytest.raises(FlopImplementationError, match="two integers"), Proxy.trace(Model(), profile=True):
         Model()(torch.ones(1))

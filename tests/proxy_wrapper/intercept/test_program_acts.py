@@ -305,7 +305,14 @@ def test_what_is_frozen_is_not_told(logdir: str, seen: MemoryObserver) -> None:
 @pytest.mark.parametrize("has_dropout", [False, True])
 def test_linear_layers_with_nothing_between_them_are_told(has_dropout: bool, logdir: str, seen: MemoryObserver) -> None:
     train(Proxy.Proxy(Net(has_dropout=has_dropout), recurse=True, logdir=logdir), 3)
-    assert [each.what for each in of(seen, GraphPattern)] == ["linear-linear"] * 2 * (not has_dropout)
+    found = [(each.what, tuple(each.values)) for each in of(seen, GraphPattern)]
+    assert found == [("linear-linear", (0.0,))] * 2 * (not has_dropout)
+
+
+def test_whether_other_linear_layers_follow_an_activation_is_told(logdir: str, seen: MemoryObserver) -> None:
+    layers = [nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 2)]
+    train(Proxy.Proxy(nn.Sequential(*layers), recurse=True, logdir=logdir), 1)
+    assert [(each.what, tuple(each.values)) for each in of(seen, GraphPattern)] == [("linear-linear", (1.0,))]
 
 
 def test_a_softmax_is_told_with_its_dimension(logdir: str, seen: MemoryObserver) -> None:

@@ -338,12 +338,7 @@ def test_a_method_is_new_once_and_then_known() -> None:
         ),
         pytest.param(
             events.NonFinite(1, 5, where="loss", count=1, type="float32[]"),
-            [
-                (
-                    "WARNING:root:First NaN or infinity in the loss that a backward pass began with: "
-                    "1 element of float32[], at step 5"
-                )
-            ],
+            [("WARNING:root:First NaN or infinity in the loss of a backward pass: 1 element of float32[], at step 5")],
             id="a NaN in a loss",
         ),
         pytest.param(
@@ -357,7 +352,7 @@ def test_a_method_is_new_once_and_then_known() -> None:
             events.Problem(1, 2, module=2, location=1, message="disk\nfull"),
             [
                 (
-                    "WARNING:root:Tracing met a problem in module 'model.conv1' (Conv2d): disk full "
+                    "WARNING:root:Tracing problem in module 'model.conv1' (Conv2d): disk full "
                     "(at step 2, train.py:12 in main)"
                 )
             ],

@@ -1,1 +1,1 @@
-"""What a good run of the same script had and another one has not."""
+"""Compares a run with a good run of the same script."""

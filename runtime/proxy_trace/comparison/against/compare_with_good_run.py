@@ -1,4 +1,4 @@
-"""Compares a run with a good run of the same script: what that had, apart from values, and this one has not."""
+"""Compares what a run did, apart from values, with a good run of the same script."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 class OfRank(NamedTuple):
-    """A deviation, and the rank that it was found in."""
+    """A deviation, and the rank in which it was found."""
 
     deviation: Deviation
     rank: int
 
 
 class GoodRunComparison(msgspec.Struct):
-    """How a run deviates from a good one.
+    """How a run deviates from a good run.
 
     Attributes:
-        path: where the trace of the good run is.
+        path: the path of the good run's trace.
         run: its id.
-        deviations: in each rank, the most telling first.
+        deviations: the deviations of each rank, most significant first.
         limits: what was not compared, and why, in a few words each.
     """
 
@@ -50,7 +50,7 @@ class GoodRunComparison(msgspec.Struct):
 
 
 class _Pair(NamedTuple):
-    """The files of a rank: that of the run, and that of the good one."""
+    """The files of one rank: of the run, and of the good run."""
 
     files: tuple[TraceFile, TraceFile]
     period: Period | None
@@ -65,18 +65,18 @@ class _OfPair(NamedTuple):
 def compare_with_good_run(
     trace: Trace, good: Trace, workers: Workers | None = None, period: Period | None = None
 ) -> GoodRunComparison:
-    """Read two runs, rank by rank, in memory that grows with the model and not with the runs.
+    """Read two runs, rank by rank. Memory grows with the model, not with the length of the runs.
 
     Args:
         trace: a run.
         good: another run of the same script, which went well.
-        workers: who reads the files; this process alone if it is None.
-        period: compare only what happened in it.
+        workers: reads the files; if None, this process does.
+        period: compare only this period.
 
     Raises:
-        SameRunError: if the two are one.
+        SameRunError: if both are the same run.
         NothingAlikeError: if they have nothing in common.
-        TraceError: if the file system refuses.
+        TraceError: if a file cannot be read.
     """
     if {file.path.absolute() for file in trace.files} & {file.path.absolute() for file in good.files}:
         raise SameRunError(trace.path, good.path, trace.files[0].run.run)
@@ -115,7 +115,7 @@ def _compare_files(pair: _Pair, report: Report) -> _OfPair:
 
 
 def _both(is_recorded: Callable[[Any], bool] | None, period: Period | None) -> Callable[[Any], bool] | None:
-    """What says of a record whether both runs record its like, and whether it is in the period."""
+    """A test of whether a record is in the period, and of a kind that both runs record; None if all are."""
     if period is None:
         return is_recorded
 
@@ -128,7 +128,7 @@ def _both(is_recorded: Callable[[Any], bool] | None, period: Period | None) -> C
 
 
 def _left_out(trace: Trace, good: Trace) -> Sequence[str]:
-    """What only one of the runs has files of."""
+    """The files that only one of the runs has, in words."""
     limits = []
     for words, one, other in (("this run", trace, good), ("the good run", good, trace)):
         if alone := sorted(set(one.ranks()) - set(other.ranks())):

@@ -1,8 +1,8 @@
-"""In what a run deviates from a good one: what that has and this has not, and the other way round, ranked.
+"""The differences between what a run and a good run did, ranked.
 
-Nothing is inferred: two runs say different things of one subject, or only one of them has it. How far up a deviation
-stands goes by what it is about (that a call is missing comes before a shape, and a shape before how often something
-happens), by how much of the run it concerns, and then by which comes first in the run.
+Nothing is inferred: a difference is a subject that only one run has, or an aspect whose values differ. Deviations are
+ranked by what they are about (a missing call comes before a shape, a shape before a frequency), then by the share of
+the run concerned, then by which comes first in the run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PRESENCE: Final = {
     facts.READ: 0.5,
     facts.NON_FINITE: 0.4,
 }
-"""How much it says that only one of the runs has a subject of a kind; what is not here is not compared so."""
+"""The weight of a subject of each kind that only one of the runs has. Other kinds are not compared in this way."""
 
 _ASPECTS: Final = {
     (facts.CALL, "mode"): 0.95,
@@ -74,42 +74,41 @@ _ASPECTS: Final = {
     (facts.RUN, "torch"): 0.3,
     (facts.RUN, "end"): 0.3,
 }
-"""How much it says that an aspect is another one."""
+"""The weight of an aspect that differs."""
 
 _OF_ASPECT: Final = {facts.PER_STEP: 0.6, facts.AFTER: 0.35}
 _OTHER_ASPECTS: Final = 0.9
-"""Settings mostly: of modules, optimizers, loads."""
+"""Mostly settings: of modules, optimizers, loads."""
 
 _SPREADING: Final = frozenset(
     {"inputs", "outputs", "gradient", "gradient without an optimizer", "change", facts.PER_STEP, facts.AFTER}
 )
-"""Where these differ in one place, they mostly do in what follows from it: the first is told, with their number."""
+"""A difference in these mostly spreads through the model. The first is reported, with the number of the others."""
 
 _PROPORTIONED: Final = frozenset({"mode", "autograd", "gradients of the step before", facts.PER_STEP})
 _LEAST_SHIFT: Final = 0.1
-"""Runs of unlike length have the same values in about the same proportions. Of these aspects more than that is told."""
+"""Runs of different length have these values in about the same proportions. A difference must exceed that."""
 
 _VALUE_BOUND: Final = frozenset({"gradient", "change"})
 _LEAST_SHARE: Final = 0.5
-"""A gradient that is 0, or a parameter that a step leaves as it is, comes of values now and then. Here it must be so of
-most."""
+"""A zero gradient or an unchanged parameter occurs now and then. It is reported only if it does in most cases."""
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """One thing that is otherwise than in a good run.
+    """One difference from a good run.
 
     Attributes:
-        kind: of what it is told, one of the kinds in `facts`.
-        name: of which; "prefix.*" for all below a module.
-        aspect: what of it differs; "" if only one of the runs has it at all.
-        here: what this run has, in words.
-        there: what the good run has.
-        names: how many names `name` stands for.
-        further: of how many further ones the same aspect differs, which may follow from this.
-        step: the optimizer steps that had ended when it was first so; None if it is so from the start.
-        place: the line of this run's script, as "file:line"; "" if that is not known.
+        kind: the kind of the subject, one of the kinds in `facts`.
+        name: the subject; "prefix.*" for all below a module.
+        aspect: the aspect that differs; "" if only one run has the subject.
+        here: the value in this run, in words.
+        there: the value in the good run.
+        names: the number of names that `name` stands for.
+        further: the number of other subjects with the same difference, which may follow from this one.
+        step: the number of optimizer steps completed when it first differed; None if it differs from the start.
+        place: the line of this run's script, as "file:line"; "" if unknown.
         place_there: the line of the good run's script.
-        weight: from 0 to 1, the more the further up.
+        weight: from 0 to 1; higher weights come first.
     """
 
     kind: str
@@ -126,7 +125,7 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 class _Found(NamedTuple):
-    """A deviation of one subject; `order` is the number of the record, in either run, that shows it first."""
+    """A deviation of one subject. `order` is the number of the first record, in either run, that shows it."""
 
     key: SubjectKey
     told: Deviation
@@ -134,12 +133,12 @@ class _Found(NamedTuple):
 
 
 def find_deviations(here: Facts, there: Facts, *, has_gaps: bool = False) -> list[Deviation]:
-    """What differs between a run and a good one, the most telling first.
+    """The differences between a run and a good run, most significant first.
 
     Args:
         here: the run.
         there: the good run.
-        has_gaps: whether steps are recorded in one that are not in the other: then numbers are not compared.
+        has_gaps: whether one run records steps that the other does not. Frequencies are then not compared.
     """
     comparer = _Comparer(here, there, has_gaps=has_gaps)
     found = list(_topmost(comparer.found()))
@@ -152,13 +151,13 @@ class _Comparer:
         self._here = here
         self._there = there
         self._has_gaps = has_gaps
-        # What comes after the end of a run that was killed, or still goes on, is not missing in it.
+        # If a run was killed or is still running, what would come after its end is not missing.
         self._until = {
             id(facts_): None if facts_.end in ENDS_IN_ORDER else facts_.last_step + 1 for facts_ in (here, there)
         }
 
     def found(self) -> Iterator[_Found]:
-        """The deviations of each subject."""
+        """Yield the deviations of each subject."""
         here, there = self._here.subjects, self._there.subjects
         for key, subject in there.items():
             if key in here:
@@ -174,7 +173,7 @@ class _Comparer:
         return other.is_whole and (until is None or sighting.step < until)
 
     def _only(self, key: SubjectKey, subject: Subject, owner: Facts) -> _Found:
-        """A subject that one of the runs has."""
+        """The deviation of a subject that only one of the runs has."""
         kind, _ = key
         count = "there" if kind in _DEFINITIONS else _times(subject.first.count)
         is_here = owner is self._here
@@ -194,7 +193,7 @@ class _Comparer:
         return _Found(key, told, subject.first.order)
 
     def _compare(self, key: SubjectKey, here: Subject, there: Subject) -> Iterator[_Found]:
-        """The aspects of a subject that both have."""
+        """The deviations of a subject that both runs have."""
         for aspect in dict.fromkeys((*there.aspects, *here.aspects)):
             if aspect in here.overflowing or aspect in there.overflowing:
                 continue
@@ -211,7 +210,7 @@ class _Comparer:
                 share = _shift(shared[0], shared[1]) if aspect in _PROPORTIONED and not self._has_gaps else 0.0
                 if share < _LEAST_SHIFT:
                     continue
-            if aspect == facts.PER_STEP and _shift(*values) < _LEAST_SHIFT:  # As episodes of unlike length bring about.
+            if aspect == facts.PER_STEP and _shift(*values) < _LEAST_SHIFT:  # As with episodes of different length.
                 continue
             if aspect in _VALUE_BOUND and share < _LEAST_SHARE and all(values):
                 continue
@@ -249,7 +248,7 @@ class _Comparer:
     def _place_here(
         self, new: Sequence[Sighting], lacking: Sequence[Sighting], values: Mapping[str, Sighting], subject: Subject
     ) -> str:
-        """Where this run has what the good one has not, or else where it does in the same function something else."""
+        """Where this run has what the good run lacks, or else where it does something else in the same function."""
         if new:
             location = _first(new)
         else:
@@ -268,7 +267,7 @@ def _share(some: Iterable[Sighting], values: Mapping[str, Sighting]) -> float:
 
 
 def _shift(here: Mapping[str, Sighting], there: Mapping[str, Sighting]) -> float:
-    """How far proportions differ: the share that would have to have another value, from 0 to 1."""
+    """The distance between proportions: the share, from 0 to 1, that would have to change its value."""
     totals = [sum(each.count for each in values.values()) or 1 for values in (here, there)]
     shift = 0.0
     for value in {**here, **there}:
@@ -278,7 +277,7 @@ def _shift(here: Mapping[str, Sighting], there: Mapping[str, Sighting]) -> float
 
 
 def _first(sightings: Iterable[Sighting]) -> int:
-    """The place of the first of some sightings."""
+    """The number of the first record of some sightings."""
     return min(sightings, key=lambda each: each.order).location if sightings else 0
 
 
@@ -305,7 +304,7 @@ def _values_words(values: Mapping[str, Sighting], is_counted: bool) -> str:
 
 
 def _topmost(found: Iterable[_Found]) -> Iterator[_Found]:
-    """Leave out what goes without saying where a module or its call is missing, or another: its parts, its tensors."""
+    """Drop what follows from a missing or added module or call: deviations of its submodules and tensors."""
     found = list(found)
     modules = [each.told for each in found if each.told.kind == facts.MODULE]
     others = {told.name for told in modules if told.aspect in ("", "class")}
@@ -338,7 +337,7 @@ def _is_below(name: str, names: set[str], *, or_itself: bool) -> bool:
 
 
 def _folded(found: Iterable[_Found], here: Facts, there: Facts) -> list[_Found]:
-    """Deviations of the same words as one for all names below a module."""
+    """Merge deviations with the same words into one for all names below a module."""
     alike: dict[tuple[str, str, str, str], list[_Found]] = defaultdict(list)
     for each in found:
         alike[each.told.kind, each.told.aspect, each.told.here, each.told.there].append(each)
@@ -356,7 +355,7 @@ def _folded(found: Iterable[_Found], here: Facts, there: Facts) -> list[_Found]:
 
 
 def _fold_group(group: Sequence[_Found], all_names: Iterable[str]) -> _Found:
-    """The first of some deviations of the same words, under a name for all below a module, with how many others."""
+    """The first of some deviations with the same words, under a name for all below a module, and their number."""
     by_name = {each.told.name: each for each in group}
     first = min(group, key=lambda each: each.order)
     for name, count in fold_names(by_name, all_names):
@@ -367,12 +366,12 @@ def _fold_group(group: Sequence[_Found], all_names: Iterable[str]) -> _Found:
 
 
 def _without_followers(found: Iterable[_Found]) -> list[_Found]:
-    """Of what spreads through a model, the first, with the number of the others."""
+    """Keep the first of the differences that spread through a model, with the number of the others."""
     kept: list[_Found] = []
     groups: dict[tuple[str, str], list[_Found]] = defaultdict(list)
     for each in found:
         if each.told.aspect in _SPREADING:
-            # What goes into a call and what comes out of it are one chain.
+            # The inputs and outputs of calls form one chain.
             chain = "inputs" if each.told.aspect == "outputs" else each.told.aspect
             groups["" if chain == facts.AFTER else each.told.kind, chain].append(each)
         else:

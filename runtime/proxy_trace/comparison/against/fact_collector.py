@@ -1,4 +1,4 @@
-"""Reads what a run did, apart from values, in one pass over a trace file."""
+"""Collects what a run did, apart from values, in one pass over a trace file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _REPORT_INTERVAL: Final = 1 << 14
 _SHOWN_KEYS: Final = 3
 _LONGEST_CHAIN: Final = 8
 _INSIDE: Final = 5
-"""So many of the functions inside of a model are told: what it ends with, such as a softmax, belongs to its loss."""
+"""The number of functions inside the model that are shown. Its last ones, such as a softmax, belong to the loss."""
 
 _MOST_LOSSES: Final = 1 << 10
 _OF_THE_MACHINE: Final = frozenset({"seed", "cuda_seed", "threads", "interop_threads"})
-"""Settings that say nothing of what a script does: values, and how many processors there are."""
+"""Settings that are not the script's: values, and the number of processors."""
 
 _BACKWARD: Final = "Backward"
 
@@ -39,18 +39,18 @@ def collect_facts(
     is_wanted: Callable[[Any], bool] | None,
     report: Report,
 ) -> Facts:
-    """Read a file once, in memory that grows with the model and the script, not with the run.
+    """Read a file once. Memory grows with the model and the script, not with the length of the run.
 
     Args:
         file: the trace.
         names: all its definitions.
-        modules: by their ids, numbers of modules that stand for each other in two runs.
-        tensors: likewise of parameters and buffers.
-        is_wanted: which records to take; None for all.
+        modules: by module id, a number that is the same for corresponding modules of both runs.
+        tensors: the same for parameters and buffers.
+        is_wanted: which records to use; None for all.
         report: called now and then with the number of bytes read since the last time.
 
     Raises:
-        UnreadableFileError: if the file system refuses.
+        UnreadableFileError: if the file cannot be read.
     """
     collector = _Collector(names, modules, tensors, is_wanted)
     reading = file.read()
@@ -65,7 +65,7 @@ def collect_facts(
 
 
 class _Collector:
-    """Takes the records of one file."""
+    """Collects from the records of one file."""
 
     def __init__(
         self, names: Names, modules: Numbers, tensors: Numbers, is_wanted: Callable[[Any], bool] | None
@@ -112,7 +112,7 @@ class _Collector:
         }
 
     def take(self, event: events.AnyEvent) -> None:
-        """Take the next record."""
+        """Process the next record."""
         self._table.order += 1
         taker = self._takers.get(type(event))
         if taker is None or (self._is_wanted is not None and not self._is_wanted(event)):
@@ -122,7 +122,7 @@ class _Collector:
         taker(event)
 
     def finish(self, run: events.Run) -> Facts:
-        """What there is to say of the run."""
+        """The facts of the run."""
         steps, order = self._latest_step + 1, self._table.order
         for subject in self._table.subjects.values():
             subject.end(steps, order)
@@ -139,7 +139,7 @@ class _Collector:
             self._table.is_whole,
         )
 
-    # Telling
+    # Recording aspects
 
     def _tell(self, subject: Subject, aspect: str, value: str, event: events.Happening) -> None:
         subject.tell(aspect, value, event.step, self._table.order, event.location or subject.location)
@@ -152,7 +152,7 @@ class _Collector:
         return self._table.happens((kind, what), event, self._functions.get(event.location, ""))
 
     def _follow(self, subject: Subject, event: events.Happening, label: str) -> None:
-        """It is one of the few things that make up a training loop: what comes before it is an aspect."""
+        """Record what comes before it as an aspect. For the few kinds of events that make up a training loop."""
         if self._before:
             self._tell(subject, AFTER, self._before, event)
         self._before = label
@@ -174,7 +174,7 @@ class _Collector:
         self._tell_all(subject, values, self._latest_step, location)
 
     def _add_modules(self) -> None:
-        """What is known of modules and tied tensors at the end, and is so from the start."""
+        """Add what is known at the end, and is so from the start: modules and tied tensors."""
         self._table.order = 0
         for id_, module in self._names.modules.items():
             location = module.made or module.location
@@ -281,7 +281,7 @@ class _Collector:
                 self._group(event, group, name, location)
 
     def _group(self, event: events.Optimizer, group: events.ParameterGroup, name: str, location: int) -> None:
-        """The parameters of a group."""
+        """Record the parameters of a group."""
         owner = self._table.subjects[(facts.OPTIMIZER, name)]
         order = self._table.order
         owner.tell("tensors of no traced model", f"{group.others:,}", event.step, order, location)
@@ -291,7 +291,7 @@ class _Collector:
                 known.tell("optimizer", event.optimizer, event.step, order, location)
 
     def _name_of_optimizer(self, event: events.Optimizer) -> str:
-        """The root module that its first parameter is of: an optimizer has no name of its own."""
+        """The root module of its first parameter. An optimizer has no name itself."""
         for group in event.groups:
             for id_ in group.tensors:
                 tensor = self._names.tensors.get(id_)
@@ -373,7 +373,7 @@ class _Collector:
         self._end = f"{event.reason} {event.error}".rstrip()
 
     def _name(self, key: SubjectKey) -> str:
-        """What to call a subject."""
+        """The name of a subject, for people."""
         kind, what = key
         modules, tensors = self._names_by_number()
         if kind in (facts.CALL, facts.MODULE, facts.LOAD):
@@ -422,7 +422,7 @@ def _shapes(descriptions: Sequence[str]) -> str:
 
 
 def _start_words(statistics: events.Statistics | None) -> str:
-    """Whether values are all the same: that is no value."""
+    """Whether all values are the same, in words."""
     if statistics is None or statistics.minimum is None:
         return "not known"
     if statistics.nonfinite:
@@ -443,7 +443,7 @@ def _gradient_words(event: events.Gradient) -> str:
 
 
 def _loss_words(event: events.Loss) -> tuple[str, str]:
-    """The functions that computed a loss from what a model put out, if it did; and the shapes that they gave."""
+    """The functions that computed a loss from a model's output, if any, and the shapes of their results."""
     names = [_function_of(node) for node in event.nodes if not node.inside]
     shapes = [str(list(node.shape)) for node in event.nodes if not node.inside]
     inside = [node for node in event.nodes if node.inside][:_INSIDE]
@@ -458,7 +458,7 @@ def _function_of(node: events.LossNode) -> str:
 
 
 def _chain(words: Sequence[str]) -> str:
-    """Words in their order; what a loop repeats stands twice, and what is behind the first few is left out."""
+    """Words in order. Repetitions are shortened to two, and long chains are cut."""
     told: list[str] = []
     for word in words:
         if told[-2:] != [word, word]:

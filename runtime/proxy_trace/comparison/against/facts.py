@@ -1,4 +1,4 @@
-"""What a run did, apart from values: calls, settings, shapes, steps and modes, with how often and where first."""
+"""What a run did, apart from values: calls, settings, shapes, steps and modes, with counts and first places."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ RUN: Final = "run"
 
 PER_STEP: Final = "times a step"
 AFTER: Final = "comes after"
-"""Aspects that subjects of several kinds have."""
+"""Aspects shared by several kinds of subjects."""
 
 _MOST_VALUES: Final = 64
-"""So many values of one aspect are told apart; what has more, as sequences of any length have, is not compared."""
+"""The maximum number of distinct values per aspect. Beyond it (sequences of any length), the aspect is not compared."""
 
 _MOST_SUBJECTS: Final = 1 << 17
 _MOST_FUNCTIONS: Final = 8
 
 SubjectKey: TypeAlias = "tuple[str, object]"
-"""A kind, and what of that kind: a number that stands for the same module or tensor in both runs, or names."""
+"""A kind, and its subject: a number shared by corresponding modules or tensors of both runs, or names."""
 
 
 class Sighting:
-    """One value of an aspect: how often it was seen, and the first time.
+    """One value of an aspect: its count, and its first occurrence.
 
     Attributes:
         count: how often.
-        step: the optimizer steps that had ended the first time; -1 before anything happened.
-        order: the number of the record that told of it first.
+        step: the optimizer steps completed by the first one; -1 before anything happened.
+        order: the number of the first record that shows it.
         location: the id of the place; 0 for none.
     """
 
@@ -67,9 +67,9 @@ class Subject:
     """One thing that a run has or does: a module, calls of it, the steps of an optimizer.
 
     Attributes:
-        first: how often there was such a record, and the first one.
-        aspects: by aspect, the values that were seen.
-        places: by the function of the script that it happened in, the id of the first place there.
+        first: the number of its records, and the first one.
+        aspects: the values seen, by aspect.
+        places: by function of the script in which it happened, the id of the first place there.
         location: the id of the place of the last one.
     """
 
@@ -86,7 +86,7 @@ class Subject:
         self._steps = 0
 
     def tell(self, aspect: str, value: str, step: int, order: int, location: int) -> None:
-        """It has this value once more."""
+        """Count a value of an aspect."""
         values = self.aspects.get(aspect)
         if values is None:
             values = self.aspects[aspect] = {}
@@ -99,14 +99,14 @@ class Subject:
         seen.count += 1
 
     def count_in_step(self, step: int, order: int) -> None:
-        """It happens once more in a step; how often it did in those before is an aspect."""
+        """Count one occurrence in a step. The number in each earlier step is an aspect."""
         if step != self._step:
             self._end_step(order)
             self._step = step
         self._in_step += 1
 
     def end(self, steps: int, order: int) -> None:
-        """The run has ended after so many steps: in those that nothing was said of, it did not happen."""
+        """The run has ended after `steps` steps. In steps not counted so far, it did not happen."""
         self._end_step(order)
         if self._steps and steps > self._steps:
             self.tell(PER_STEP, "0", self.first.step, self.first.order, self.first.location)
@@ -123,12 +123,12 @@ class Facts(NamedTuple):
     """What a run did.
 
     Attributes:
-        subjects: by kind and name.
-        names: by the same, what to call it.
-        places: by the id of a location, its "file:line".
-        functions: by the id of a location, the function it is in.
+        subjects: the subjects, by kind and name.
+        names: their names for people.
+        places: by location id, its "file:line".
+        functions: by location id, the function it is in.
         last_step: the last step that ended; -1 for none.
-        end: how it ended; "" if the trace does not tell.
+        end: how it ended; "" if unknown.
         is_whole: whether all subjects were kept.
     """
 
@@ -142,7 +142,7 @@ class Facts(NamedTuple):
 
 
 class SubjectTable:
-    """The subjects of a run, as they are met."""
+    """The subjects of a run found so far."""
 
     def __init__(self) -> None:
         self.subjects: dict[SubjectKey, Subject] = {}
@@ -151,7 +151,7 @@ class SubjectTable:
         self._spare = Subject(-1, 0, 0)
 
     def at(self, key: SubjectKey, step: int, location: int) -> Subject:
-        """The subject, which is met once more. Beyond what is kept it is one that nobody looks at."""
+        """Count one more record of a subject, and return it. Beyond the maximum number, the result is not kept."""
         subject = self.subjects.get(key)
         if subject is None:
             if len(self.subjects) >= _MOST_SUBJECTS:
@@ -163,7 +163,7 @@ class SubjectTable:
         return subject
 
     def happens(self, key: SubjectKey, event: Happening, function: str = "") -> Subject:
-        """The same for something that happens; `function` is that which it happens in."""
+        """The same for something that happens in `function`."""
         subject = self.at(key, event.step, event.location)
         if function not in subject.places and len(subject.places) < _MOST_FUNCTIONS:
             subject.places[function] = event.location

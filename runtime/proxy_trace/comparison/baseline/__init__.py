@@ -1,1 +1,1 @@
-"""Compares a run with several that differ in their seeds alone."""
+"""Compares a run with several runs that differ only in their seeds."""

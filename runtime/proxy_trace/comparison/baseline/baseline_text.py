@@ -1,4 +1,4 @@
-"""What comparing a run with baselines found, as text for people."""
+"""Shows the comparison with baselines as text."""
 
 from __future__ import annotations
 

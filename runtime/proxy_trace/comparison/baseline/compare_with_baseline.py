@@ -1,4 +1,4 @@
-"""Compares a run with several that differ in their seeds alone: which of its values lie outside what these give?"""
+"""Compares a run with several that differ only in their seeds, and finds values outside their range."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 _SPANS = 16
 _FIXED = frozenset({"parameter"})
-"""What does not depend on the seed where no baseline's value differs; a buffer may count what is rare."""
+"""Kinds that do not depend on the seed if all baselines agree. Buffers are left out: they may count rare events."""
 
 
 class OutlyingValue(msgspec.Struct):
-    """A value that lies outside what the baselines have.
+    """A value outside the range of the baselines.
 
     Attributes:
-        rank: in which rank.
+        rank: the rank.
         kind: "parameter", "buffer", "gradient" or "output".
-        name: of the tensor, or of the module that put it out.
-        first_step: the first step of those in which it lies outside.
-        ranges: how far outside, in units of the baselines' range; "inf" where these are all the same, and for a value
-            that is not finite.
-        norm: the mean norm in these steps; "nan" for a value that is not finite.
-        lowest: the lowest that a baseline has there.
+        name: the name of the tensor, or of the module that returned it.
+        first_step: the first step in which it is outside.
+        ranges: the distance, in units of the baselines' range; "inf" if these are all the same, and for a non-finite
+            value.
+        norm: the mean norm in these steps; "nan" for a non-finite value.
+        lowest: the lowest baseline value there.
         highest: the highest.
     """
 
@@ -51,19 +51,19 @@ class OutlyingValue(msgspec.Struct):
 
 
 class BaselineComparison(msgspec.Struct):
-    """What comparing a run with baselines found.
+    """The result of comparing a run with baselines.
 
     Attributes:
         path: the run.
         run: its id.
-        baselines: the ids of the others.
-        ranks: the ranks that all have.
-        steps: how many steps were compared: as many as the shortest run has.
-        quantities: how many parameters, buffers, gradients and outputs were compared.
-        configuration: the settings of torch's that no baseline has, although all of them have the same: by name, what
-            it is in the run and in the baselines.
-        outliers: what lies outside, the farthest first.
-        left_out: how many quantities only some of the runs have.
+        baselines: the ids of the baselines.
+        ranks: the ranks that all runs have.
+        steps: the number of steps compared: that of the shortest run.
+        quantities: the number of parameters, buffers, gradients and outputs compared.
+        configuration: torch settings that are the same in all baselines, and different in the run: by name, the value
+            in the run and the value in the baselines.
+        outliers: the values outside, the farthest first.
+        left_out: the number of quantities that only some runs have.
     """
 
     path: str
@@ -78,7 +78,7 @@ class BaselineComparison(msgspec.Struct):
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing lies outside."""
+        """Whether no value is outside, and no setting differs."""
         return not (self.outliers or self.configuration)
 
 
@@ -93,17 +93,17 @@ def compare_with_baseline(
 
     Args:
         trace: the run in question.
-        baselines: runs that differ from each other in their seeds alone.
-        steps: only as far as its last step is compared; a first one is not taken into account.
+        baselines: runs that differ from each other only in their seeds.
+        steps: compare up to its last step. Its first step is ignored.
         is_chosen: which parameters, buffers and modules to compare, by name; None for all.
-        workers: who reads the files; this process alone if it is None.
+        workers: reads the files; if None, this process does.
 
     Raises:
-        TooFewBaselinesError: if there are less than `LEAST_BASELINES`.
+        TooFewBaselinesError: if there are fewer than `LEAST_BASELINES`.
         SameRunError: if a run is given twice.
-        SameBaselinesError: if two baselines have the same values throughout.
-        NothingInBaselineError: if there is nothing that all runs have.
-        TraceError: if the file system refuses.
+        SameBaselinesError: if two baselines have the same values everywhere.
+        NothingInBaselineError: if the runs have nothing in common.
+        TraceError: if a file cannot be read.
     """
     if len(baselines) < LEAST_BASELINES:
         raise TooFewBaselinesError(len(baselines), LEAST_BASELINES)
@@ -165,7 +165,7 @@ def _check_that_baselines_differ(baselines: Sequence[Trace], values: Sequence[li
 
 
 def _joined(courses: Sequence[Course]) -> Course:
-    """The ranks of a run together."""
+    """Merge the ranks of a run."""
     first = courses[0]
     for course in courses[1:]:
         first.means.update(course.means)
@@ -174,7 +174,7 @@ def _joined(courses: Sequence[Course]) -> Course:
 
 
 def _comparable(runs: Sequence[Course]) -> tuple[list[Quantity], int]:
-    """The quantities that all runs have in each span; and how many only some have."""
+    """The quantities that all runs have in each span, and the number of those that only some have."""
     every = dict.fromkeys(key for run in runs for key in run.means)
     common = [key for key in every if all(None not in run.means.get(key, [None]) for run in runs)]
     not_finite = {key for run in runs for key in run.non_finite}
@@ -182,7 +182,7 @@ def _comparable(runs: Sequence[Course]) -> tuple[list[Quantity], int]:
 
 
 def _not_finite(runs: Sequence[Course]) -> list[OutlyingValue]:
-    """What is not finite in the first run, and in no other."""
+    """What is not finite in the first run but finite in all others."""
     others = {key for run in runs[1:] for key in run.non_finite}
     found = []
     for key, step in sorted(runs[0].non_finite.items(), key=lambda item: item[1]):
@@ -193,7 +193,7 @@ def _not_finite(runs: Sequence[Course]) -> list[OutlyingValue]:
 
 
 def _settings_apart(runs: Sequence[Course]) -> dict[str, list[str]]:
-    """Settings of which all baselines have one value, and the run another; seeds differ between baselines."""
+    """Settings with one value in all baselines, and another in the run. Seeds differ between baselines anyway."""
     mine, others = runs[0].settings, [run.settings for run in runs[1:]]
     found = {}
     for name, value in mine.items():

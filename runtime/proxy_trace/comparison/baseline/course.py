@@ -1,4 +1,4 @@
-"""The course of a run in few numbers: mean norms of parameters, gradients, buffers and outputs in spans of steps."""
+"""Summarizes a run: mean norms of parameters, gradients, buffers and outputs in spans of steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STEP_ENDS: Final = b'"optimizer_step_end"'
 
 
 class Quantity(NamedTuple):
-    """What is followed: `kind` is "parameter", "buffer", "gradient" or "output"; `name` of the tensor or module."""
+    """A series of norms: `kind` is "parameter", "buffer", "gradient" or "output"; `name` is the tensor or module."""
 
     rank: int
     kind: str
@@ -33,14 +33,14 @@ class Quantity(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What was collected of a file.
+    """The summary of a file.
 
     Attributes:
-        means: for each quantity, the mean of its norms in each span; None for a span without any, or in which one is
-            not finite.
-        non_finite: the quantities that were not finite, with the first step of that.
-        settings: torch's settings, as they were first.
-        is_cut: whether there are more quantities than are kept.
+        means: for each quantity, the mean norm in each span; None for a span without norms, or with one that is not
+            finite.
+        non_finite: quantities that were not finite, with the first such step.
+        settings: the first values of torch's settings.
+        is_cut: whether there are more quantities than can be kept.
     """
 
     means: dict[Quantity, list[float | None]]
@@ -50,7 +50,7 @@ class Course(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A file to be collected: `spans` spans of `width` steps, of the names that are chosen."""
+    """A file to read: `spans` spans of `width` steps, for the chosen names."""
 
     file: TraceFile
     spans: int
@@ -59,10 +59,10 @@ class Task(NamedTuple):
 
 
 def count_steps(file: TraceFile, report: Report) -> int:
-    """How many steps a run has completed: one more than the number of the last step that ended. Reads the whole file.
+    """The number of steps a run has completed: one more than the last completed step. Reads the whole file.
 
     Raises:
-        UnreadableFileError: if the file system refuses.
+        UnreadableFileError: if the file cannot be read.
     """
     last = -1
     decode = msgspec.json.Decoder(events.OptimizerStepEnd).decode
@@ -82,10 +82,10 @@ def count_steps(file: TraceFile, report: Report) -> int:
 
 
 def collect(task: Task, report: Report) -> Course:
-    """Read a file once; memory grows with the model, not with the run.
+    """Read a file once. Memory grows with the model, not with the length of the run.
 
     Raises:
-        UnreadableFileError: if the file system refuses.
+        UnreadableFileError: if the file cannot be read.
     """
     collector = _Collector(task)
     reading = task.file.read()
@@ -113,7 +113,7 @@ def collect(task: Task, report: Report) -> Course:
 
 
 class _Collector:
-    """Adds up norms."""
+    """Sums norms."""
 
     def __init__(self, task: Task) -> None:
         self.sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
@@ -124,7 +124,7 @@ class _Collector:
         self._width = task.width
 
     def note(self, event: AnyEvent) -> None:
-        """One more event."""
+        """Add the norms in an event."""
         if isinstance(event, events.Update):
             self._add("update", event.tensor, event.step, (event.statistics,))
         elif isinstance(event, events.Gradient):
@@ -133,7 +133,7 @@ class _Collector:
             if event.statistics is not None:
                 self._add("output", event.module, event.step, event.statistics)
         elif isinstance(event, events.StateTensor) and not isinstance(event, events.OptimizerState):
-            if ("update", event.id) not in self.sums:  # What never changes has this value in each span.
+            if ("update", event.id) not in self.sums:  # A tensor that never changes has this value in each span.
                 for span in range(self._spans):
                     self._add("update", event.id, span * self._width, (event.statistics,))
         elif isinstance(event, events.Configuration):

@@ -1,10 +1,10 @@
-"""Which values of a run lie outside what runs with other seeds give: the rule, free of traces.
+"""The rule that decides which values of a run lie outside the range of runs with other seeds.
 
-Each of the runs, the one in question and the baselines, gets a score for each quantity in the same way: how far it lies
-beyond the range of all the others, in units of that range. So runs that differ in their seeds alone are exchangeable:
-the largest score of the run in question is larger than those of all n baselines with a probability of at most
-1 / (n + 1), whatever the distribution, and however the quantities depend on each other. On top of that it must be
-`MARGIN` times as large as the largest of the baselines', and at least `LEAST_SCORE` ranges.
+Each run, the tested one and each baseline, gets a score for each quantity in the same way: its distance from the range
+of all the other runs, in units of that range. Runs that differ only in their seeds are therefore exchangeable: the
+largest score of the tested run exceeds those of all n baselines with a probability of at most 1 / (n + 1), whatever the
+distribution, and however the quantities depend on each other. The score must also be at least `MARGIN` times the
+largest score of a baseline, and at least `LEAST_SCORE` ranges.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ LEAST_SCORE: Final = 4.0
 MARGIN: Final = 4.0
 
 _FLOOR: Final = 0.1
-"""No range counts as smaller than this share of the median range of all quantities of its kind, relative to their size:
-among thousands of quantities some have a small range by chance."""
+"""The minimum range, as a share of the median range of all quantities of the same kind, relative to their size. Among
+thousands of quantities, some have a small range by chance."""
 
 _TINY: Final = 1e-300
 
 _PERSISTENT: Final = 4
-"""A value must lie outside in one of so many parts of the run, from its beginning to its end."""
+"""A value must be outside throughout a stretch of the run, whose length is the run's divided by this."""
 
 
 class Outlier(NamedTuple):
-    """A quantity that lies outside.
+    """A quantity outside the range.
 
     Attributes:
-        key: which.
-        span: the first span of those in which it does.
-        score: how many ranges it lies beyond the baselines; infinite where these are all the same.
+        key: the quantity.
+        span: the first span in which it is outside.
+        score: its distance in ranges; infinite if all baselines are the same.
         value: its value there.
-        lowest: the lowest of the baselines there.
+        lowest: the lowest baseline value there.
         highest: the highest.
     """
 
@@ -51,7 +51,7 @@ class Outlier(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """A way to measure: values as `of` gives them, and how small a range may be, by quantity."""
+    """A scale: `of` transforms values; the minimum range, by quantity."""
 
     of: Callable[[float], float]
     floors: Mapping[Hashable, float]
@@ -62,15 +62,16 @@ def find_outliers(
     kinds: Mapping[Hashable, str],
     fixed: frozenset[str] = frozenset(),
 ) -> list[Outlier]:
-    """The quantities of the first run that lie outside what the others have, the farthest first.
+    """The quantities of the first run outside the range of the others, the farthest first.
 
-    A value must lie outside both as it is and by its logarithm: a norm may be spread over orders of magnitude, or all
-    but zero.
+    A value must lie outside both on a linear and on a logarithmic scale: norms may be spread over orders of magnitude,
+    or be close to zero.
 
     Args:
-        runs: for each run the values of each quantity, none negative, in spans; the same quantities and spans in all.
-        kinds: of which kind each quantity is.
-        fixed: kinds of which a value that is the same in all baselines, and not 0, does not depend on the seed.
+        runs: for each run, the values of each quantity in spans, none negative. All have the same quantities and spans.
+        kinds: the kind of each quantity.
+        fixed: kinds of quantities that do not depend on the seed if their value is the same in all baselines, and not
+            0.
     """
     scales = [_Scale(of, _floors(runs, kinds, of)) for of in (float, _log)]
     largest = 0.0
@@ -94,7 +95,7 @@ def find_outliers(
 def _scores(
     courses: Sequence[Sequence[float]], number: int, key: Hashable, scales: Sequence[_Scale], *, is_fixed: bool
 ) -> list[float]:
-    """How far one run lies beyond the range of the others, throughout each part of the run: by its first span."""
+    """How far one run is outside the range of the others throughout a stretch; by the first span of the stretch."""
     mine = courses[number]
     others = [course for other, course in enumerate(courses) if other != number]
     if is_fixed and _is_constant(others):
@@ -111,7 +112,7 @@ def _is_constant(courses: Sequence[Sequence[float]]) -> bool:
 
 
 def _beyond(mine: Sequence[float], others: Sequence[Sequence[float]], key: Hashable, scale: _Scale) -> list[float]:
-    """In each span how many ranges a value lies above the highest (positive) or below the lowest (negative)."""
+    """In each span, how many ranges a value is above the highest (positive) or below the lowest (negative)."""
     spans = [[scale.of(course[span]) for course in others] for span in range(len(mine))]
     lows, highs = [min(values) for values in spans], [max(values) for values in spans]
     unit = max(sum(highs) - sum(lows), len(mine) * scale.floors[key]) / len(mine)
@@ -123,7 +124,7 @@ def _beyond(mine: Sequence[float], others: Sequence[Sequence[float]], key: Hasha
 
 
 def _persistent(beyond: Sequence[float]) -> list[float]:
-    """For each part of the run the smallest distance in it, of those that are on one side."""
+    """The smallest distance in each stretch, by its first span; 0 if not all are on one side."""
     length = max(1, math.ceil(len(beyond) / _PERSISTENT))
     parts = [beyond[start : start + length] for start in range(len(beyond) - length + 1)]
     return [max(min(part), -max(part), 0.0) for part in parts]
@@ -132,7 +133,7 @@ def _persistent(beyond: Sequence[float]) -> list[float]:
 def _floors(
     runs: Sequence[Mapping[Hashable, Sequence[float]]], kinds: Mapping[Hashable, str], of: Callable[[float], float]
 ) -> dict[Hashable, float]:
-    """How small a range may be: a share of what is common for quantities of a kind and of that size."""
+    """The minimum range of each quantity: a share of what is common for its kind and size."""
     shares: dict[str, list[float]] = {}
     sizes: dict[Hashable, float] = {}
     for key, kind in kinds.items():

@@ -72,7 +72,7 @@ _MAY_BE_PENDING: Final = frozenset(
     (Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr, Backward, OptimizerStep, Input)
 )
 """The exact types of events with pending fields. `isinstance` would cost more here than encoding the event."""
-_OF_SEVERAL: Final = {
+_SEVERAL_STATISTICS: Final = {
     ReturnModule: ("statistics",),
     CallFunction: ("statistics", "changed_statistics"),
     CallMethod: ("statistics", "changed_statistics"),
@@ -378,8 +378,8 @@ class TraceWriter:
         """The events with their numbers, without suspected non-finite values and changes that turn out to be none."""
         resolved: list[AnyEvent] = []
         for event in events:
-            if type(event) in _OF_SEVERAL:
-                resolved.append(self._with_numbers(event))
+            if type(event) in _SEVERAL_STATISTICS:
+                resolved.append(self._with_statistics(event))
                 continue
             if type(event) not in _MAY_BE_PENDING or (
                 type(getattr(event, "statistics", None)) is Statistics
@@ -400,10 +400,10 @@ class TraceWriter:
                         numbers = nothing
                     event = msgspec.structs.replace(event, **{field: numbers})  # noqa: PLW2901
             if was_pending and isinstance(event, (Update, Parameter, Buffer, OptimizerState)):
-                told = self._judged(event, is_lost=is_lost)
-                if told is None:
+                settled = self._settled(event, is_lost=is_lost)
+                if settled is None:
                     continue
-                event = told  # noqa: PLW2901
+                event = settled  # noqa: PLW2901
             if isinstance(event, NonFinite):
                 place = _place_of(event)
                 if not event.count or place in self._seen_nonfinite:
@@ -412,9 +412,9 @@ class TraceWriter:
             resolved.append(event)
         return resolved
 
-    def _with_numbers(self, event: AnyEvent) -> AnyEvent:
+    def _with_statistics(self, event: AnyEvent) -> AnyEvent:
         """The event with the statistics of its tensors, None for those that are lost."""
-        for field in _OF_SEVERAL[type(event)]:
+        for field in _SEVERAL_STATISTICS[type(event)]:
             several: Sequence[Any] | None = getattr(event, field)
             if several is None or not any(isinstance(each, Pending) for each in several):
                 continue
@@ -437,7 +437,7 @@ class TraceWriter:
                 "that it fails to give from here on, are missing in the trace. Training goes on."
             )
 
-    def _judged(self, event: Update | Parameter | Buffer | OptimizerState, *, is_lost: bool) -> AnyEvent | None:
+    def _settled(self, event: Update | Parameter | Buffer | OptimizerState, *, is_lost: bool) -> AnyEvent | None:
         """The event, now that its numbers have arrived or are lost; None if the tensor has not changed."""
         if not isinstance(event, Update):
             self._arrived[event.id] = event.statistics
