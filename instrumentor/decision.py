@@ -26,7 +26,7 @@ class Decision(msgspec.Struct, frozen=True):
         reason: why, in plain words.
         reason_code: the reason as one word: `constructed`, `factory`, `copied`, `used-as-module` or `declared` for
             wraps; `merged`; else one of `submodule`, `no-params`, `not-module`, `temporary`, `derived`, `absorbed`,
-            `returned`, `proxied`, `out-of-sight`, `deselected`, `unsure`, `suppressed`.
+            `returned`, `unreached`, `proxied`, `out-of-sight`, `deselected`, `unsure`, `suppressed`.
         wrapped_at: for `merged`, the line of the site whose proxy covers this object.
         alternatives: for `merged`, further such lines, if the branch taken decides whose proxy covers it.
         relation: for `merged`, how this object relates to the proxied one.

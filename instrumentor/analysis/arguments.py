@@ -11,7 +11,7 @@ from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
 from instrumentor.source.nodes import parameters_with_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function
@@ -89,6 +89,16 @@ class Arguments:
 def written_arguments(node: ast.expr) -> list[ast.expr]:
     """The positional arguments as a call writes them; none where a decorator is called, which writes none."""
     return node.args if isinstance(node, ast.Call) else []
+
+
+def written_prefix(written: Sequence[ast.expr]) -> str:
+    """How the attribute's name begins that a call computes, as in `getattr(self, f"on_{event}")`."""
+    name = (*written, None, None)[1]
+    if isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
+        name = name.left
+    if isinstance(name, ast.JoinedStr) and name.values:
+        name = name.values[0]
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
 
 
 def returned_attribute(method: Function) -> str | None:

@@ -15,6 +15,7 @@ from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.object_stores import ObjectStores
 from instrumentor.analysis.running import let_anything_run, let_others_run
+from instrumentor.analysis.selected import Selector
 from instrumentor.analysis.values import (
     FOREIGN,
     NOTHING,
@@ -84,7 +85,7 @@ class Calls:
         self.facts = scope.facts
         self.members = members
         self.effects = Effects(scope)
-        self._invocation = Invocation(scope, self.effects)
+        self._invocation = Invocation(scope, self.effects, Selector(members))
         self._containers = ContainerMethods(scope, members, self.effects)
         self.object_stores = ObjectStores(scope, members, self.effects)
         self._library = LibraryCalls(scope, members, self.effects, self.object_stores)
@@ -172,6 +173,10 @@ class Calls:
                     return value(Named(container))
                 return join([self.members.type_of(each) for each in arguments.at(0)])
             return self.effects.make_unknown(node, arguments, label="type")
+        if atom.name == "builtins.object.__new__" and arguments.positional:
+            classes = [each for each in in_order(arguments.at(0)) if isinstance(each, ClassRef)]
+            if classes:
+                return join([self._invocation.make_bare(each, node, arguments) for each in classes])
         if atom.name.startswith(_UNBOUND_METHODS) and not atom.name.endswith(".fromkeys") and arguments.positional:
             receiver, *passed = arguments.positional
             rest = replace(arguments, positional=tuple(passed), numbers={})
@@ -214,6 +219,12 @@ class Calls:
         found = join([self.call_method(atom, name, node, arguments) for atom in in_order(receiver)])
         if name in catalogue.ADOPTING_METHODS:
             self.effects.note_receiver(name, arguments, node, receiver)
+        # Where some of it is not seen, what the method gives is told to be what is, under the same name.
+        objects = frozenset(atom for atom in receiver if atom.is_object)
+        if objects and len(objects) < len(receiver):
+            site = self.facts.sites.peek(self.scope.locate(node))
+            if site is not None:
+                self.facts.grow_site(site, arguments=objects)
         return found
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
@@ -261,6 +272,8 @@ class Calls:
         held = self.members.instance_attribute(Instance(atom.key), name)
         if known(held):
             return join([self.apply(each, node, arguments) for each in in_order(held)])
+        if name == "__new__":
+            return self._invocation.make_bare(atom, node, arguments)
         if self.scope.hierarchy.is_module(cls) and name.startswith(("from_", "load")):
             return self.effects.make(node, Nature.MODULE, f"{cls.node.name}.{name}", arguments)
         return self.effects.make_unknown(node, arguments)

@@ -102,6 +102,7 @@ class Facts:
         repeating: the ids of the calls that call what they are given again and again.
         let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
         escaped: the functions that unseen code gets as values.
+        found_by_any_name: the functions of files of which something is read under a computed name.
         givings: the calls that hand classes to unseen code, by the call's id; asked for when all is found out.
         constructed: the classes of other files of which there are instances.
         live_methods: the methods of these, by name and by their keys.
@@ -162,6 +163,7 @@ class Facts:
         self._events: dict[tuple[Table[Atom, dict[int, Event]], Atom, int], Event] = {}
         self._doubtful: set[tuple[Table[Atom, dict[int, Event]], Atom, int]] = set()
         self.escaped: set[str] = set()
+        self.found_by_any_name: set[str] = set()
         self.givings: dict[int, Giving] = {}
         self.let_go = self.contents.let_go
         self.constructed: set[str] = set()

@@ -36,16 +36,18 @@ if TYPE_CHECKING:
     from instrumentor.analysis.effects import Effects
     from instrumentor.analysis.entries import Event
     from instrumentor.analysis.scope import Scope
+    from instrumentor.analysis.selected import Selector
     from instrumentor.resolve.units import Function
 
 
 class Invocation:
     """Calls what the project defines, for one scope: summaries of functions, applied to what is passed."""
 
-    def __init__(self, scope: Scope, effects: Effects) -> None:
+    def __init__(self, scope: Scope, effects: Effects, selector: Selector) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.effects = effects
+        self._selector = selector
 
     def construct(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
         """What calling a project's class gives."""
@@ -75,6 +77,19 @@ class Invocation:
             self._pass(initialiser, made, node, arguments)
         else:
             self.effects.absorb(arguments.each(), node, cls.node.name)
+        return made
+
+    def make_bare(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
+        """What `__new__` gives of a project's class that has none of its own: an object before its initialiser runs."""
+        cls = self.scope.kinds.class_of(atom.key)
+        if cls is None:
+            return OPAQUE
+        note_instance(self.facts, self.scope.hierarchy, cls)
+        nature = self.scope.hierarchy.nature(cls)
+        if nature is Nature.NOT_MODULE:
+            return value(Instance(cls.key))
+        made = self.effects.make(node, nature, cls.node.name, arguments)
+        self.facts.grow_site(self.scope.site(node, nature, cls.node.name), class_keys=[cls.key])
         return made
 
     def _made_by_metaclass(self, cls: Class) -> Value:
@@ -129,7 +144,7 @@ class Invocation:
                 if isinstance(inner, Parameter) and inner.function == function.key:
                     return given.get(inner.name, NOTHING if inner.name in starred else OPAQUE)
                 if isinstance(inner, Made) and not is_computed:
-                    return self._handed_on(function, inner, node, path, arguments)
+                    return self._handed_on(function, inner, node, path, given, arguments)
                 return None
 
             return replace(value(whole), changed)
@@ -139,16 +154,28 @@ class Invocation:
         return given_back(atom, ())
 
     def _handed_on(
-        self, function: Function, made: Made, node: ast.expr, path: tuple[int, ...], arguments: Arguments
+        self,
+        function: Function,
+        made: Made,
+        node: ast.expr,
+        path: tuple[int, ...],
+        given: dict[str, Value],
+        arguments: Arguments,
     ) -> Value | None:
         """A fresh object that a function returns, as the object that this call makes."""
         origin = self.facts.sites.get(made.site)
         if origin is None or origin.function is not function:
             return None
-        site = self.scope.site(node, origin.nature, function.name, path, is_own=False)
+        selected = self._selector.selection(function, origin, given)
+        if selected is not None and selected.nature is Nature.NOT_MODULE:
+            return selected.others | self.effects.make(node, Nature.NOT_MODULE, function.name, arguments)
+        nature, keys = (
+            (origin.nature, origin.class_keys) if selected is None else (selected.nature, selected.class_keys)
+        )
+        site = self.scope.site(node, nature, function.name, path, is_own=False)
         self.facts.grow_site(
             site,
-            class_keys=origin.class_keys,
+            class_keys=keys,
             origins=[made.site] if made.site != site.key else [],
             arguments=self.facts.contents.reach(arguments.all()),
             is_copy=origin.is_copy,

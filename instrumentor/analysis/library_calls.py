@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments, written_arguments
+from instrumentor.analysis.arguments import Arguments, written_arguments, written_prefix
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.running import let_anything_run
 from instrumentor.analysis.spelling import text_of
@@ -13,10 +13,8 @@ from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
     PLAIN,
-    AnyMethod,
     Atom,
     Box,
-    ClassRef,
     Foreign,
     FunctionRef,
     Instance,
@@ -29,11 +27,9 @@ from instrumentor.analysis.values import (
     Partial,
     Scripted,
     Super,
-    UnitRef,
     Value,
     derive,
     join,
-    member,
     root,
     strip,
     unwrap,
@@ -281,25 +277,10 @@ class LibraryCalls:
             return OPAQUE
         name = _written_name(node, arguments)
         found: list[Value] = [arguments.positional[2] if len(arguments.positional) > 2 else NOTHING]
+        prefix = written_prefix(written_arguments(node))
         for given in arguments.positional[0]:
-            for atom in self.scope.kinds.stands_for(given):
-                if isinstance(atom, Named):
-                    found.append(member(atom.name, ANY_KEY if name is None else name))
-                elif name is None:
-                    found.append(self._any_attribute(atom, _written_prefix(node)))
-                elif name in catalogue.UNWRAPPING_ATTRIBUTES and atom.is_object:
-                    found.append(value(unwrap(atom)))
-                else:
-                    found.append(self.members.attribute(atom, name))
+            found.extend(self.members.under_name(atom, name, prefix) for atom in self.scope.kinds.stands_for(given))
         return join(found)
-
-    def _any_attribute(self, atom: Atom, prefix: str) -> Value:
-        """What an object has under a name that is computed and begins with `prefix`: what can be called is told."""
-        if isinstance(atom, UnitRef):
-            return self.members.any_of_unit(atom)
-        if isinstance(atom, (ClassRef, Instance)):
-            return value(AnyMethod(Instance(atom.key), prefix)) | OPAQUE
-        return OPAQUE
 
     def _setattr(self, node: ast.expr, arguments: Arguments) -> Value:
         if len(arguments.positional) == len(("object", "name", "value")):
@@ -400,16 +381,6 @@ def _is_setting(node: ast.expr) -> bool:
 def _is_empty_display(node: ast.expr) -> bool:
     """Whether an expression is `[]`, `()` or `{}`."""
     return not (node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [node]))
-
-
-def _written_prefix(node: ast.expr) -> str:
-    """How the attribute's name begins that a call computes, as in `getattr(self, f"on_{event}")`."""
-    name = (*written_arguments(node), None, None)[1]
-    if isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
-        name = name.left
-    if isinstance(name, ast.JoinedStr) and name.values:
-        name = name.values[0]
-    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
 
 
 def _wrapped_if_object(held: Value) -> Value:

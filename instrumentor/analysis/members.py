@@ -13,6 +13,7 @@ from instrumentor.analysis.spelling import starred_position
 from instrumentor.analysis.values import (
     NOTHING,
     OPAQUE,
+    AnyMethod,
     Atom,
     Box,
     ClassRef,
@@ -134,6 +135,22 @@ class Members:
         found = self.scope.hierarchy.project.member(unit, name)
         return self.scope.refer(found) if found is not None else self.scope.unit_variable(unit, name)
 
+    def under_name(self, atom: Atom, name: str | None, prefix: str) -> Value:
+        """What `getattr` finds in an object under a name; None is one that is computed and begins with `prefix`.
+
+        Of what a computed name may stand for, what can be called is told.
+        """
+        if isinstance(atom, Named):
+            return member(atom.name, ANY_KEY if name is None else name)
+        if name is not None:
+            is_unwrapped = name in catalogue.UNWRAPPING_ATTRIBUTES and atom.is_object
+            return value(unwrap(atom)) if is_unwrapped else self.attribute(atom, name)
+        if isinstance(atom, UnitRef):
+            return self.any_of_unit(atom)
+        if isinstance(atom, (ClassRef, Instance)):
+            return value(AnyMethod(Instance(atom.key), prefix)) | OPAQUE
+        return OPAQUE
+
     def any_of_unit(self, atom: UnitRef) -> Value:
         """What a file of the project has under a name that is computed: a function or class, for all that is known."""
         unit = self.scope.hierarchy.project.units.get(atom.unit)
@@ -141,6 +158,7 @@ class Members:
             return OPAQUE
         project = self.scope.hierarchy.project
         callables = [project.member(unit, name) for name in project.names(unit)]
+        self.facts.found_by_any_name.update(each.key for each in callables if isinstance(each, Function))
         return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))]) or OPAQUE
 
     def instance_attribute(self, atom: Instance, name: str) -> Value:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import decorator_names
 from instrumentor.analysis.environment import is_parameter
-from instrumentor.analysis.values import ClassRef, Instance, Parameter, Value, value
+from instrumentor.analysis.values import NOTHING, ClassRef, Instance, Parameter, Value, value
 from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import positional_parameters, walk
 
@@ -41,8 +41,15 @@ def _receiver(scope: Scope, function: Function) -> Value | None:
     if "staticmethod" in decorators:
         return None
     if "classmethod" in decorators:
-        return value(ClassRef(owner.key))
+        return _classes(scope, function, owner)
     return value(Instance(owner.key)) if _is_no_module(scope, owner) else None
+
+
+def _classes(scope: Scope, function: Function, owner: Class) -> Value:
+    """The classes that a class method is called of, as far as the calls are seen: its own, and those below."""
+    passed = scope.facts.passed.get((function.key, function.positional[0]), NOTHING) if function.positional else NOTHING
+    below = (ClassRef(atom.key) for atom in passed if isinstance(atom, (ClassRef, Instance)))
+    return frozenset([ClassRef(owner.key), *below])
 
 
 def _is_no_module(scope: Scope, owner: Class) -> bool:

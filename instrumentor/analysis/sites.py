@@ -59,10 +59,13 @@ _NO_MODEL_NAME = re.compile(r"loss|criterion|metric|crit\b|optim|schedul|token|t
 class SiteIndex:
     """Questions about the sites of one script, answered from the finished facts."""
 
-    def __init__(self, facts: Facts, hierarchy: Hierarchy, script: Unit) -> None:
+    def __init__(
+        self, facts: Facts, hierarchy: Hierarchy, script: Unit, unreached: frozenset[str] = frozenset()
+    ) -> None:
         self.facts = facts
         self.hierarchy = hierarchy
         self.script = script
+        self._unreached = unreached
         self.own_sites = [site for site in facts.sites.values() if site.unit is script]
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
@@ -73,8 +76,9 @@ class SiteIndex:
         self._placements: dict[SiteKey, Placement | None] = {}
         self._callers: dict[SiteKey, list[Site]] = {}
         for site in facts.sites.values():
-            for origin in site.origins:
-                self._callers.setdefault(origin, []).append(site)
+            if not self.is_unreached(site):
+                for origin in site.origins:
+                    self._callers.setdefault(origin, []).append(site)
         self._layer_makers = LayerMakers(facts)
         self._fresh_nodes: set[int] | None = None
         self._holders: dict[Atom, list[Binding]] | None = None
@@ -134,6 +138,10 @@ class SiteIndex:
 
     def _is_output(self, atom: Atom) -> bool:
         return isinstance(atom, Made) and bool(self.facts.sites[atom.site].callee)
+
+    def is_unreached(self, site: Site) -> bool:
+        """Whether a site stands in a function that nothing in the program calls."""
+        return bool(self._unreached) and site.function is not None and site.function.outermost.key in self._unreached
 
     # ---- what a site makes ----
 

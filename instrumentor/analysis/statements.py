@@ -42,7 +42,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve.catalogue import is_transparent_decorator
-from instrumentor.resolve.units import SCRIPT, is_main_guard
+from instrumentor.resolve.units import is_main_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -160,7 +160,7 @@ class Pass:
     def _if(self, node: ast.If) -> Environment | None:
         self._once(node.test, lambda: self.evaluator.evaluate(node.test))
         env = self.scope.env
-        if self.unit.name != SCRIPT and is_main_guard(node):
+        if is_main_guard(node) and not self.scope.hierarchy.project.is_run_as_main(self.unit):
             return self._block(node.orelse, env)  # what is imported is not the main program
         ways = [self._block(node.body, env.copy()), self._block(node.orelse, env.copy())]
         return join_environments(ways, ("if", self.scope.locate(node)))

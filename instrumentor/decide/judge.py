@@ -104,6 +104,8 @@ class Judge:
         if site.key in self._merged:
             reason = "proxied by its class's own initialiser"
             return Verdict(Fate.ALIAS, "merged", reason, placement, (self._merged[site.key],))
+        if self.index.is_unreached(site) and self.index.nature(site) is not Nature.NOT_MODULE:
+            return _not_wrapped("unreached", "created in a function that nothing in the program calls", placement)
         found = self._no_model(site, placement) or self._wrapped_when_made(site, placement)
         found = found or self._absorbed(site, placement) or self._covered_elsewhere(site, placement)
         if found is not None:
@@ -338,7 +340,12 @@ class Judge:
         """
         inside: set[SiteKey] = set()
         while True:
-            more = {key for site in self.index.own_sites if site.origins for key in self._forced(site, inside)} - inside
+            more = {
+                key
+                for site in self.index.own_sites
+                if site.origins and not self.index.is_unreached(site)
+                for key in self._forced(site, inside)
+            } - inside
             more |= {
                 site.key
                 for site in self.index.own_sites

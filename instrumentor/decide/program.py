@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.sites import SiteIndex
 from instrumentor.decide import decide
+from instrumentor.decide.unreached import find_unreached
 from instrumentor.source.suppressions import read_suppressions
 
 if TYPE_CHECKING:
@@ -47,10 +48,12 @@ def decide_program(
         The plans by file name.
     """
     plans: dict[str, tuple[Unit, Plan]] = {}
+    read = [hierarchy.project.script, *filter(None, hierarchy.project.units.values())]
+    unreached = find_unreached(list(dict.fromkeys(read)), facts)
     elsewhere: dict[SiteKey, str] = {}
     for unit in units:
         text = text_of(unit)
-        index = SiteIndex(facts, hierarchy, unit)
+        index = SiteIndex(facts, hierarchy, unit, unreached)
         plan = decide(index, settings, text, read_suppressions(text), elsewhere, given.get(unit.name, ()))
         plans[unit.name] = (unit, plan)
         _note_origins(facts, plan, recorded_path(source_name, unit.name), elsewhere)

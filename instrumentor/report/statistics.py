@@ -31,6 +31,7 @@ MEANINGS = {
     "derived": "other views of a model's parameters",
     "absorbed": "models covered by the wrapper around them",
     "returned": "models returned to a caller, which wraps them",
+    "unreached": "models created in functions that nothing in the program calls",
     "proxied": "models that the script itself proxies",
     "out-of-sight": "models created where no proxy can be added",
     "deselected": "models left out by --select or --skip",

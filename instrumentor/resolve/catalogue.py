@@ -160,6 +160,7 @@ _NO_FACTORIES = (
     "torchvision.models.get_weight",
     "torchvision.models.get_model_weights",
     "torchvision.models.list_models",
+    "torchvision.models.*load_state_dict*",
     *(f"timm.models.{name}" for name in _TIMM_HELPERS),
     *(f"timm.models.*.{name}" for name in _TIMM_HELPERS),
 )
@@ -215,6 +216,11 @@ _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
 
 _PARAMETER_FREE = ("torchvision.transforms.*Normalize", "torchvision.transforms.v2.[A-Z]*", "kornia.losses.*")
 
+# What reinforcement learning trains in, and what is made of it.
+_ENVIRONMENTS = tuple(
+    f"stable_baselines3.common.{name}.*"
+    for name in ("atari_wrappers", "buffers", "callbacks", "env_util", "logger", "monitor", "vec_env")
+)
 _NOT_MODULES = (
     "torch.*",
     "torchvision.*",
@@ -231,6 +237,7 @@ _NOT_MODULES = (
     "lightning*.Fabric.setup_dataloaders",
     "lightning*.Fabric.setup_optimizers",
     "pytorch_lightning.Trainer",
+    *_ENVIRONMENTS,
 )
 
 # What these give may be anything, mostly no module: its use tells.
@@ -272,6 +279,11 @@ _PLAIN_PACKAGES = frozenset(
         "omegaconf",
         "gym",
         "gymnasium",
+        "baselines",
+        "envpool",
+        "pettingzoo",
+        "procgen",
+        "supersuit",
         "requests",
         "absl",
         "rich",
@@ -696,7 +708,7 @@ def nature_of_base(name: str) -> Nature:
         return Nature.NO_PARAMS
     if _matches(name, _MODULE_BASES) or _matches(name, _MODULE_FACTORIES):
         return Nature.MODULE
-    if is_complete(name) or _matches(name, ("torchvision.datasets.*",)):
+    if is_complete(name) or _matches(name, ("torchvision.datasets.*", *_ENVIRONMENTS)):
         return Nature.NOT_MODULE
     return Nature.UNKNOWN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.bindings import function_around, parameter_around
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import Unit
 
-_FUNCTIONS = frozenset({"import_module", "__import__"})
+_FUNCTIONS = frozenset({"import_module", "__import__", "run_module"})
 # What stands for a part of a name that is only known when the program runs.
 _ANY = None
 # What stands for the package that a file lies in: no name has it in it.
@@ -30,10 +30,12 @@ class LateImport:
     Attributes:
         package: the dotted name of the package, relative ones with dots in front.
         name: what the module's own name matches.
+        is_main: whether it is run as the main program.
     """
 
     package: str
     name: re.Pattern[str]
+    is_main: bool = False
 
 
 def late_imports(unit: Unit) -> Iterator[LateImport]:
@@ -43,7 +45,15 @@ def late_imports(unit: Unit) -> Iterator[LateImport]:
             parts = _joined(_anchored(unit, node, _written(unit, node.args[0], _MAX_DEPTH)))
             found = _late_import(parts)
             if found is not None:
-                yield found
+                yield replace(found, is_main=_is_main(node))
+
+
+def _is_main(call: ast.Call) -> bool:
+    """Whether a call runs a module as the main program: `runpy.run_module(name, run_name="__main__")`."""
+    given = [*call.args[2:3], *(each.value for each in call.keywords if each.arg == "run_name")]
+    return last_name(call.func) == "run_module" and any(
+        isinstance(each, ast.Constant) and each.value == "__main__" for each in given
+    )
 
 
 def _anchored(unit: Unit, call: ast.Call, parts: list[str | None]) -> list[str | None]:

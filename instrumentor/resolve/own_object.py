@@ -41,11 +41,21 @@ def own_names(cls: ast.ClassDef) -> frozenset[str]:
 
 
 def _names_of_new(node: ast.AST) -> Iterator[str]:
-    """The names that a statement gives to what a call of `__new__` makes: `made = super().__new__(cls)`."""
+    """The names that a statement gives to what a call of `__new__` makes: `made = super().__new__(cls)`.
+
+    They may be attributes of the class: `cls.instance = super().__new__(cls)`.
+    """
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
         function = node.value.func
         if isinstance(function, ast.Attribute) and function.attr == "__new__":
-            yield from (each.id for each in node.targets if isinstance(each, ast.Name))
+            yield from filter(None, map(_name_of, node.targets))
+
+
+def _name_of(node: ast.AST | None) -> str:
+    """A name, or an attribute of one, as it is written; "" for other expressions."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_without_object(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -54,7 +64,7 @@ def _is_without_object(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def is_own(node: ast.AST | None, names: Set[str]) -> bool:
     """Whether an expression is the object at hand, by one of its names."""
-    return isinstance(node, ast.Name) and node.id in names
+    return isinstance(node, (ast.Name, ast.Attribute)) and _name_of(node) in names
 
 
 def may_register(node: ast.AST, names: Set[str]) -> bool:

@@ -60,6 +60,14 @@ class Function:
         """Its name; `lambda` for those without."""
         return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
 
+    @property
+    def outermost(self) -> Function:
+        """The function that it stands in, at the top of the file or in a class; itself where it stands in none."""
+        above = self
+        while above.parent is not None:
+            above = above.parent
+        return above
+
     @cached_property
     def positional(self) -> tuple[str, ...]:
         """Its parameters that have positions, `*args` aside."""
@@ -107,6 +115,7 @@ class Unit:
         folder: the folder that its relative imports start from.
         imports: every name bound by an import anywhere in it, as a dotted name; relative ones start with dots.
         alternatives: what the same names are imported as elsewhere in it, as in `try` and `except ImportError`.
+        submodules: the modules that it imports as parts of packages, as `import models.resnet` does.
         stars: the modules it imports everything from.
         names: all that occur in it, but for those of definitions, imports, arguments and attributes.
         stored: those among them that a statement stores to or deletes.
@@ -124,6 +133,7 @@ class Unit:
     imports: dict[str, str] = field(default_factory=dict)
     alternatives: dict[str, list[str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    submodules: list[str] = field(default_factory=list)
     classes: dict[str, Class] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     class_of: dict[ast.ClassDef, Class] = field(default_factory=dict)
@@ -261,6 +271,8 @@ def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
         else:
             if unit.imports.setdefault(name, target) != target:
                 unit.alternatives.setdefault(name, []).append(target)
+    if isinstance(node, ast.Import):
+        unit.submodules.extend(each.name for each in node.names if each.asname is None and "." in each.name)
 
 
 class UnitFinder(Protocol):
@@ -325,6 +337,7 @@ class Project:
         self._members: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._starred: dict[tuple[str, str], list[Unit]] = {}
         self._read_units = 0
+        self._run_as_main = {SCRIPT}
         added = added_folders(script.tree, script.parents, script.imports)
         self._roots = tuple(dict.fromkeys((*self._sources.roots, *added)))
 
@@ -389,7 +402,10 @@ class Project:
         pending = [self.script]
         while pending:
             unit = pending.pop(0)
-            for dotted in (*unit.imports.values(), *unit.stars, *self._imported_late(unit)):
+            others = (name for names in unit.alternatives.values() for name in names)
+            direct = (*unit.imports.values(), *others, *unit.submodules, *unit.stars)
+            late = list(self._imported_late(unit))
+            for dotted in (*direct, *(name for name, _ in late)):
                 level = len(dotted) - len(dotted.lstrip("."))
                 parts = dotted[level:].split(".")
                 if not level and self._is_library(parts[0]):
@@ -401,17 +417,23 @@ class Project:
                     if isinstance(reached, Unit) and reached.name not in found and reached is not self.script:
                         found[reached.name] = reached
                         pending.append(reached)
+            mains = (self.lookup(unit, dotted) for dotted, is_main in late if is_main)
+            self._run_as_main.update(each.name for each in mains if isinstance(each, Unit))
         return list(found.values())
 
-    def _imported_late(self, unit: Unit) -> Iterator[str]:
-        """The dotted names of the modules that calls in a file may import."""
+    def is_run_as_main(self, unit: Unit) -> bool:
+        """Whether `if __name__ == "__main__":` is true in a file: in the script, and in what `runpy` runs as one."""
+        return unit.name in self._run_as_main
+
+    def _imported_late(self, unit: Unit) -> Iterator[tuple[str, bool]]:
+        """The dotted names of the modules that calls in a file may import, and whether as the main program."""
         for each in late_imports(unit):
             is_relative = each.package.startswith(".")
             inside = each.package.lstrip(".").replace(".", "/")
             begin = each.package if each.package.endswith(".") or not each.package else f"{each.package}."
             for folder in [unit.folder] if is_relative else self._roots:
                 names = self._sources.modules_in(posixpath.join(folder, inside))
-                yield from (begin + name for name in names if each.name.fullmatch(name))
+                yield from ((begin + name, each.is_main) for name in names if each.name.fullmatch(name))
 
     def _lookup(
         self, unit: Unit, dotted: str, depth: int, *, is_guess: bool = False

@@ -19,7 +19,7 @@ from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.handed_out import HandedOut
 from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
 from instrumentor.screening.variables import arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import all_parameters, children, positional_parameters
+from instrumentor.source.nodes import all_parameters, children, last_name, positional_parameters
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -79,7 +79,7 @@ class OuterCode:
         if any(map(self.uses_as_module, self._calls)):
             return True
         for node in self._calls:
-            self._gives[node] = Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
+            self._gives[node] = self._judge_call(node)
         makers = [node for node in self._calls if self._gives[node] is Gives.ANYTHING]
         if makers and not HandedOut(self._unit, self._names, self._calls, wraps_factories=self._wraps_factories).covers(
             makers
@@ -101,6 +101,11 @@ class OuterCode:
         )
 
     # ---- what calls give ----
+
+    def _judge_call(self, node: ast.Call) -> Gives:
+        if _makes_bare_object(node.func):
+            return Gives.ANYTHING
+        return Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
 
     def _judge(self, function: ast.expr, node: ast.AST) -> Gives:
         meaning = self._names.meaning(function)
@@ -430,6 +435,13 @@ def _parts(value: ast.AST) -> list[ast.expr]:
     if isinstance(value, ast.BinOp):
         return [value.left, value.right] if isinstance(value.op, _JOINING) else []
     return [*choices_of(value), *elements_of(value)]
+
+
+def _makes_bare_object(function: ast.expr) -> bool:
+    """Whether what is called is the `__new__` of a class other than the one around: `object.__new__(Net)`."""
+    if not isinstance(function, ast.Attribute) or function.attr != "__new__":
+        return False
+    return not (isinstance(function.value, ast.Call) and last_name(function.value.func) == "super")
 
 
 def _called_name(node: ast.Call) -> str:

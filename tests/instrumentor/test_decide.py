@@ -443,6 +443,27 @@ def test_what_a_trainer_gets_besides_is_no_module() -> None:
     assert wraps(body) == [(3, "m")]
 
 
+def test_what_a_policy_acts_in_is_no_module() -> None:
+    body = """
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper
+class Normalized(VecEnvWrapper):
+    def eval(self):
+        self.training = False
+class OnDevice(VecEnvWrapper):
+    def reset(self):
+        return self.venv.reset().to(self.device)
+def normalized(envs):
+    return envs if isinstance(envs, Normalized) else normalized(envs.venv)
+def make_envs(makers):
+    return OnDevice(Normalized(DummyVecEnv(makers)))
+def evaluate(makers):
+    envs = make_envs(makers)
+    normalized(envs).eval()
+    return envs.reset()
+"""
+    assert wraps(body) == []
+
+
 def test_only_what_is_sure_enough_is_wrapped() -> None:
     body = "import lib\na = Net()\nb = lib.make()\nb.parameters()\nc = lib.make()\nc.to(1)\nc(1)\n"
     assert wraps(body) == [(2, "a"), (3, "b")]

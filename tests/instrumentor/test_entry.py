@@ -153,6 +153,103 @@ def test_files_that_a_call_imports_are_of_the_program() -> None:
     assert traced_models() == ["model"]
 
 
+def test_functions_that_nothing_calls_make_nothing() -> None:
+    write(
+        {
+            "train.py": """
+                import torch
+                from nets import *
+
+                def test(net):
+                    return net(torch.ones(1, 3)).sum().item()
+
+                net = Net()
+                print(test(net))
+                """,
+            "nets/__init__.py": "from .small import *\nfrom .large import build_large\n",
+            "nets/small.py": NET
+            + """
+    def test():
+        net = build()
+        print(net)
+
+    if __name__ == "__main__":
+        test()
+    """,
+            "nets/large.py": """
+                from .small import Net
+
+                def build_large():
+                    net = Net()
+                    net.eval()
+                    return net
+                """,
+        }
+    )
+    told = instrument("train.py").stderr
+    assert told.splitlines()[0] == "train.py -> instrumented_train/train.py: 1 model (net, line 7)"
+    assert "small.py" not in told
+    assert "large.py" not in told
+
+
+@pytest.mark.parametrize(
+    "mention",
+    [
+        "import nets\nnet = getattr(nets, 'check'[:5])()",
+        "import nets\nnet = nets.__dict__['check']()",
+        "import nets\nfor each in (nets.check,):\n    net = each()",
+        "from nets import check as other\nnet = other()",
+        "import importlib\nnet = getattr(importlib.import_module('nets'), 'ch' + 'eck')()",
+        "import nets\nnet = eval('nets.check')()",
+        "import functools, nets\nnet = functools.partial(nets.check)()",
+        "import nets\nnet = vars(nets)['check'[:5]]()",
+    ],
+)
+def test_a_function_that_may_be_mentioned_is_called(mention: str) -> None:
+    check = (
+        NET
+        + """
+    def check():
+        net = build()
+        net.train()
+        return [net]
+    """
+    )
+    write({"nets.py": check})
+    Path("train.py").write_text(f"{mention}\nprint(net)\n")
+    assert "nets.py -> instrumented_train/nets.py: 1 model" in instrument("train.py").stderr
+
+
+def test_modules_of_packages_are_run_where_they_are_imported_or_run() -> None:
+    step = """
+        import torch
+        from net import Net
+        if {condition}:
+            net = Net()
+            print(net(torch.ones(1, 3)).shape)
+        """
+    write(
+        {
+            "train.py": """
+                import runpy
+                import steps.first
+                runpy.run_module("steps.second", run_name="__main__")
+                runpy.run_module("steps.third")
+                """,
+            "net.py": NET,
+            "steps/__init__.py": "",
+            "steps/first.py": step.format(condition="True"),
+            "steps/second.py": step.format(condition='__name__ == "__main__"'),
+            "steps/third.py": step.format(condition='__name__ == "__main__"'),
+        }
+    )
+    plain = run("train.py")
+    told = instrument("train.py").stderr
+    assert [name for name in ("first", "second", "third") if f"steps/{name}.py ->" in told] == ["first", "second"]
+    assert run("instrumented_train/train.py") == plain
+    assert traced_models() == ["net", "net_1"]
+
+
 @pytest.mark.usefixtures("flat")
 def test_what_is_imported_is_not_the_main_program() -> None:
     instrument("train.py")

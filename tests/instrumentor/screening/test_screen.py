@@ -454,6 +454,10 @@ def assert_is_analysed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "source",
     [
+        pytest.param(
+            "from net import Net\nmade = object.__new__(Net)\nmade.__init__()\n", id="made without initialiser"
+        ),
+        pytest.param("from net import Net\nmade = Net.__new__(Net)\nmade.__init__()\n", id="made by its own __new__"),
         pytest.param("from net import Net\nmodel = Net()\n", id="made at the top"),
         pytest.param(
             "import itertools\nfrom net import Net\nmodels = itertools.starmap(Net, [()])\n", id="made of tuples"
