@@ -52,11 +52,12 @@ POSITIONS: Final = Rule(
     "Positions added along the batch",
     "A module adds as many positions as a dimension of its input has, as in `x + self.pe[:x.size(0)]` with `pe` of "
     "shape (positions, 1, features), and that dimension is the batch: all recurrent and attention layers that receive "
-    "tensors of this size have `batch_first=True`. Or there is no such layer, and the input and the output of "
-    "the model have the same first dimension, while the second dimension is absent from the output. The other way "
-    "round, positions are added along the second dimension, and the layers have `batch_first=False`. All places of a "
-    "sequence receive the same vector, so the model cannot tell their order, and what it gives for a sample depends on "
-    "its place in the batch. Calls in which both sizes are equal say nothing.",
+    "tensors of this size have `batch_first=True`, and the model receives tokens, or its output lacks the dimension of "
+    "the sequence. Or there is no such layer, and the input and the output of the model have the same first dimension, "
+    "while the second dimension is absent from the output. The other way round, positions are added along the second "
+    "dimension, and the layers have `batch_first=False`. All places of a sequence receive the same vector, so the "
+    "model cannot tell their order, and its output for a sample depends on the place in the batch. Calls in which both "
+    "sizes are equal are not judged.",
     "Add positions along the sequence: `x + self.pe[:x.size(1)].transpose(0, 1)` where the batch comes first.",
     "show {run} --kind graph_pattern,call_module",
     sources=(

@@ -263,17 +263,23 @@ class ActsCollector:
         self._positioned.clear()
 
     def _count_positions(self, module: int, shape: tuple[int, ...], event: events.CallModule) -> None:
-        """Judge whether a module added positions along the dimension of the samples; not where sizes are alike.
+        """Judge whether a module added positions along the batch; equal sizes are not judged.
 
-        That is so if all layers of a sequence that read tensors of such a size take this dimension for the samples.
+        It did if all layers of a sequence that read tensors of this size take this dimension as the batch. Layers that
+        read it with both dimensions swapped attend along each in turn. The root module must have been given tokens,
+        or have put out no dimension of the sequence.
         """
         dim, mix = self._position_dims[module], self._positions.setdefault(module, MixSummary())
-        if shape[0] == shape[1] or min(shape[:2]) < _FEWEST_DIMENSIONS:
+        sizes = shape[:_FEWEST_DIMENSIONS]
+        if sizes[0] == sizes[1] or min(sizes) < _FEWEST_DIMENSIONS:
             return
-        readers = {batch_first for batch_first, read in self._read if read[:2] == shape[:2]}
-        if not readers and dim == 0:
+        readers = {batch_first for batch_first, read in self._read if read[:_FEWEST_DIMENSIONS] == sizes}
+        is_swapped = any(read[:_FEWEST_DIMENSIONS] == sizes[::-1] for _, read in self._read)
+        given, gave = (each[:_FEWEST_DIMENSIONS] for each in (self._given, self._gave))
+        is_known = given in (sizes, sizes[::-1]) and (len(self._given) == len(given) or sizes[1 - dim] not in gave)
+        if not readers and dim == 0 and not is_swapped:
             self._count(mix, shape, event)
-        elif readers == {dim == 0}:
+        elif readers == {dim == 0} and is_known and not is_swapped:
             mix.shape = mix.shape if mix.mixed else shape
             mix.mixed += 1
         else:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MOST_PLACES: Final = 1000
 _LOSS_LAYER: Final = nn.BCEWithLogitsLoss
 _LOSS_FUNCTION: Final = torch.nn.functional.binary_cross_entropy_with_logits
+_EXPONENTIALS: Final = frozenset({"exp", "expit", "logsigmoid"})
+"""What a sigmoid is made of by hand."""
 _PROBABILITY_LAYERS: Final = (nn.Sigmoid, nn.Softmax, nn.LogSoftmax, nn.LogSigmoid, nn.Hardsigmoid)
 
 
@@ -100,8 +102,9 @@ class Thresholds:
                 return False
             function: Any = getattr(type(below.module), "forward", None)
             if type(function) is FunctionType and is_user_code(function.__code__):
-                forward = Body(function.__code__, function.__globals__)
-                if any(True for _ in probability_lines(each.body for each in reachable(forward, is_user_code))):
+                bodies = [each.body for each in reachable(Body(function.__code__, function.__globals__), is_user_code)]
+                has_exponential = any(not _EXPONENTIALS.isdisjoint(body.code.co_names) for body in bodies)
+                if has_exponential or any(True for _ in probability_lines(bodies)):
                     return False
         return forward_of(entry) is not None
 

@@ -113,3 +113,21 @@ def test_positions_are_added_along_the_sequence(
     path = write_trace(tmp_path / "a.jsonl", *positioned(given, added, gave, dim=dim, batch_first=batch_first))
     found = [each for each in find(path) if each.code == "positions-along-batch"]
     assert [(each.name, each.place) for each in found] == ([("model.pos", "net.py:30")] if is_told else [])
+
+
+def test_attention_along_each_dimension_in_turn_is_right(tmp_path: Path, write_trace: WriteTrace) -> None:
+    """Of times and sensors; the positions are those of the times."""
+    records = positioned("float32[8, 5, 4]", "float32[8, 5, 4]", "float32[8, 2]", dim=0, batch_first=True)
+    swapped = events.CallModule(3, module=3, inputs=["float32[5, 8, 4]"], training=True)
+    end = [index for index, each in enumerate(records) if isinstance(each, events.ReturnModule) and each.module == 1]
+    for index in reversed(end):
+        records[index:index] = [swapped, events.ReturnModule(3, module=3, outputs=["float32[5, 8, 4]"])]
+    path = write_trace(tmp_path / "a.jsonl", *records)
+    assert not [each for each in find(path) if each.code == "positions-along-batch"]
+
+
+def test_a_model_that_keeps_both_dimensions_of_numbers_says_nothing(tmp_path: Path, write_trace: WriteTrace) -> None:
+    records = positioned("float32[8, 5, 4]", "float32[8, 5, 4]", "float32[8, 5, 9]", dim=0, batch_first=True)
+    assert not [
+        each for each in find(write_trace(tmp_path / "a.jsonl", *records)) if each.code == "positions-along-batch"
+    ]
