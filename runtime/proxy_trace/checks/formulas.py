@@ -66,7 +66,7 @@ _RULES: Final = {
 """The rule of each pattern, what it is about, and what is said."""
 
 
-def _look(evidence: Evidence) -> Sight:
+def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
         told: set[tuple[str, str]] = set()
@@ -80,9 +80,8 @@ def _look(evidence: Evidence) -> Sight:
             told.add((rule.code, place))
             words = reason.format(shape=tuple(event.shape))
             findings.append(rule.finding(name, words, [of_process.process.rank], step=event.step, place=place))
-    if not any(process.backward_passes for process in evidence.processes):
-        return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
-    return Sight(findings, [*evidence.device_words, *evidence.compiled_words])
+    return Sight(findings, [*evidence.device_words, *evidence.compiled_words]) if findings else None
 
 
 CHECK: Final = Check("formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE))
+"""Applies if a formula contradicts itself: few programs have one that could."""

@@ -84,7 +84,7 @@ def event_of(row: dict[str, Any]) -> events.AnyEvent:
         elif (event_class, name) in AS_JSON:
             hint = typing.get_type_hints(event_class, include_extras=True)[name]
             fields[name] = None if row[name] is None else msgspec.json.decode(row[name], type=hint)
-        elif (event_class, name) == (events.GraphPattern, "values"):
+        elif (event_class, name) in ((events.GraphPattern, "values"), (events.StatePattern, "values")):
             fields[name] = [as_text(each) for each in row[name]]
         else:
             fields[name] = as_text(row[name])
