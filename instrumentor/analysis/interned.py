@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import KeyedRef
 
 
 class Interned(type):
@@ -15,11 +15,17 @@ class Interned(type):
 
     def __init__(cls, *arguments: Any) -> None:
         super().__init__(*arguments)
-        cls._made: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+        cls._made: dict[tuple[Any, ...], KeyedRef[tuple[Any, ...], Any]] = {}
 
     def __call__(cls, *parts: Any) -> Any:
         """The instance that is made of some parts, all of which are to be given, by position."""
-        made = cls._made.get(parts)
+        known = cls._made.get(parts)
+        made = None if known is None else known()
         if made is None:
-            made = cls._made.setdefault(parts, super().__call__(*parts))
+            made = super().__call__(*parts)
+            cls._made[parts] = KeyedRef(made, cls._forget, parts)
         return made
+
+    def _forget(cls, gone: KeyedRef[tuple[Any, ...], Any]) -> None:
+        if cls._made.get(gone.key) is gone:
+            del cls._made[gone.key]

@@ -29,7 +29,6 @@ class PassedAround:
         self._hierarchy = hierarchy
         self._script = script
         self._made = {function.name for function in script.function_of.values()}
-        self._values: dict[str, dict[str, list[ast.expr]]] = {}
         self._found: dict[Function, bool] = {}
         self._uses: dict[str, list[ast.expr]] = {}
         for each in script.parents:
@@ -51,9 +50,7 @@ class PassedAround:
 
     def _are_values(self, unit: Unit, names: Iterable[str]) -> bool:
         """Whether a file reads one of some names, or of those that get what it holds, and hands it on to anywhere."""
-        values = self._values.get(unit.name)
-        if values is None:
-            values = self._values[unit.name] = _values_in(unit)
+        values = unit.read_as_values
         asked = list(names)
         for name in asked:
             for node in values.get(name, ()):
@@ -99,14 +96,3 @@ class PassedAround:
                 return None
             names.append(above.name)
         return tuple(names) or None
-
-
-def _values_in(unit: Unit) -> dict[str, list[ast.expr]]:
-    """Where a file reads names and attributes otherwise than to call what has them, or to have something decorated."""
-    found: dict[str, list[ast.expr]] = {}
-    for node, above in unit.parents.items():
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            is_used_up = isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node)
-            if not is_used_up and node not in getattr(above, "decorator_list", ()):
-                found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
-    return found

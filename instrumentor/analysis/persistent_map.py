@@ -173,8 +173,8 @@ def _differ(ours: _Node, theirs: _Node, found: list[Any]) -> None:
     ours, theirs = _flat(ours), _flat(theirs)
     # Most are the very same, which is seen faster than that they are equal.
     get = theirs.get
-    found.extend(key for key, held in ours.items() if (other := get(key)) is not held and other != held)
-    found.extend(key for key in theirs if key not in ours)
+    found += [key for key, held in ours.items() if (other := get(key)) is not held and other != held]
+    found += [key for key in theirs if key not in ours]
 
 
 def _flat(node: _Node) -> dict[Any, Any]:

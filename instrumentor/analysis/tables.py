@@ -132,8 +132,13 @@ class Table(Readers[K], Generic[K, V]):
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: D | None = None) -> V | D | None:
         """What is known of `key`."""
-        if self._visits.current is not None:
-            self.note_read(key)
+        reader = self._visits.current
+        if reader is not None:  # as `note_read` does, without the time that a call takes
+            readers = self._readers.get(key)
+            if readers is None:
+                self._readers[key] = [reader]
+            elif readers[-1] is not reader:
+                readers.append(reader)
         return self._held.get(key, default)
 
     def __getitem__(self, key: K) -> V:

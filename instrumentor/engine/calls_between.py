@@ -11,6 +11,8 @@ import msgspec
 
 from instrumentor.nesting import room_for_nesting
 from instrumentor.resolve.facts_cache import FactsCache, version_of
+from instrumentor.source import nodes
+from instrumentor.source.nodes import walk
 from instrumentor.source.undo import original_of
 
 if TYPE_CHECKING:
@@ -154,14 +156,15 @@ class _Reader:
         self._called: list[ast.expr] = []
 
     def facts(self) -> CallFacts:
-        for node in ast.walk(self._tree):
+        plain: set[str] = set()
+        for node in walk(self._tree):
             if isinstance(node, ast.Call):
                 self._called.append(node.func)
             elif isinstance(node, ast.Import):
+                plain.update(each.name for each in node.names)
                 self._modules.update((each.asname, each.name) for each in node.names if each.asname)
             elif isinstance(node, ast.ImportFrom):
                 self._add_names(node)
-        plain = {each.name for node in ast.walk(self._tree) if isinstance(node, ast.Import) for each in node.names}
         calls = dict.fromkeys(call for each in self._called for call in self._calls_of(each, plain))
         functions = tuple(each.name for each in self._tree.body if isinstance(each, ast.FunctionDef))
         imports = tuple((name, *source) for name, source in self._names.items())
@@ -204,4 +207,4 @@ class _Reader:
 def _version() -> str:
     import instrumentor.engine.calls_between as reader
 
-    return version_of([reader], [])
+    return version_of([reader, nodes], [])

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from instrumentor.paths import files
-from instrumentor.paths.file_state import FileState, digest_of, digest_of_names, settled_state
+from instrumentor.paths.file_state import FileState, digest_of, digest_of_names, is_settled, settled_state, stat_file
 from instrumentor.source.undo import original_of
 
 if TYPE_CHECKING:
@@ -43,11 +43,13 @@ class Recorder:
     def read(self, relative: str) -> bytes | None:
         """The content of a file of the project, by its path relative to the script; None if there is none."""
         path = os.path.join(self._directory, relative)  # noqa: PTH118
-        state = settled_state(path)
-        content = self._read(relative)
-        if content is None:
+        state = stat_file(path)
+        content = None if state is None else self._read(relative)  # most of what is asked for is not there
+        if state is None or content is None:
             self._seen[path] = FileState(path, None)
             return None
+        if not is_settled(state[0]):
+            state = (-1, -1)
         if self._reads_originals:
             content = original_of(content)
         self._seen[path] = FileState(path, digest_of(content), *state)

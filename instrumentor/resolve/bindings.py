@@ -8,18 +8,31 @@ from typing import TYPE_CHECKING
 from instrumentor.source.nodes import all_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from instrumentor.resolve.units import FunctionNode, Unit
 
 # What says of alternatives that something is one of them, or more of what something is.
 _ALTERNATIVES = frozenset({"Optional", "Union", "Final", "ClassVar"})
+# The kinds of nodes that may bind a name, have an annotation, or store something: most nodes are of none of them.
+_BINDING = frozenset(
+    {ast.Name, ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal}
+)  # fmt: skip
+_ANNOTATED = frozenset({ast.arg, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef})
+STORING = frozenset(
+    {
+        ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
+        ast.withitem,
+    }
+)  # fmt: skip
 
 
 def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
     """The names that each function of a file binds but by definitions and imports; under None those of its top."""
     found: dict[FunctionNode | None, set[str]] = {None: set()}
     for node in unit.parents:
+        if type(node) not in _BINDING:
+            continue
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             found[None].update(node.names)
         elif names := bound_by(node):
@@ -29,6 +42,8 @@ def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
 
 def bound_by(node: ast.AST) -> list[str]:
     """The names that a node binds by itself, but for definitions and imports."""
+    if type(node) not in _BINDING:
+        return []
     if isinstance(node, ast.Name):
         return [] if isinstance(node.ctx, ast.Load) else [node.id]
     if isinstance(node, ast.arg):
@@ -85,6 +100,8 @@ def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
 
 def annotations_of(node: ast.AST) -> list[ast.expr]:
     """The annotations of a node: of a parameter, of what a function returns, of what is assigned or declared."""
+    if type(node) not in _ANNOTATED:
+        return []
     annotation: ast.expr | None = None
     if isinstance(node, (ast.arg, ast.AnnAssign)):
         annotation = node.annotation
@@ -140,14 +157,15 @@ def spelling(expression: ast.expr) -> str:
     return f".{names[0]}" if names else ""
 
 
-def stores(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def stores(node: ast.AST) -> Sequence[tuple[ast.expr, ast.expr]]:
     """The targets that a node stores to, each with the expression that the value is, or is taken from."""
+    if type(node) not in STORING:
+        return ()
     if isinstance(node, ast.Assign):
-        yield from ((target, node.value) for target in node.targets)
-    elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-        if node.value is not None:
-            yield node.target, node.value
-    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-        yield node.target, node.iter
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        yield node.optional_vars, node.context_expr
+        return [(target, node.value) for target in node.targets]
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+        return [(node.target, node.value)] if node.value is not None else ()
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        return [(node.target, node.iter)]
+    is_named = isinstance(node, ast.withitem) and node.optional_vars is not None
+    return [(node.optional_vars, node.context_expr)] if is_named else ()  # type: ignore[attr-defined]

@@ -6,10 +6,11 @@ thing can be imported to the shortest. Entries are patterns of `fnmatch`.
 
 from __future__ import annotations
 
+import re
 import sys
 from enum import Enum
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from fnmatch import fnmatchcase, translate
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from instrumentor.emit import PROXY, RUNTIME_MODULE
@@ -642,6 +643,7 @@ def is_bare_wrapper(name: str) -> bool:
     return canonical_name(name) in _BARE_WRAPPERS
 
 
+@lru_cache(maxsize=4096)
 def canonical_name(name: str) -> str:
     """The shortest of the names by which a library's thing is known."""
     for prefix, short in _CANONICAL_PREFIXES:
@@ -699,6 +701,7 @@ def nature_of_call(name: str) -> Nature:
     return Nature.NOT_MODULE if _is_plain(name.partition(".")[0]) or _matches(name, _NOT_MODULES) else Nature.UNKNOWN
 
 
+@lru_cache(maxsize=4096)
 def nature_of_base(name: str) -> Nature:
     """What a class is whose base is the library's class `name`."""
     name = canonical_name(name)
@@ -738,11 +741,13 @@ def is_container(name: str) -> bool:
     return name.startswith("torch.nn.") and name.removeprefix("torch.nn.") in _CONTAINERS
 
 
+@lru_cache(maxsize=4096)
 def is_compiling_decorator(name: str) -> bool:
     """Whether functions decorated with `name` are read by a compiler."""
     return _matches(name, _COMPILING_DECORATORS)
 
 
+@lru_cache(maxsize=4096)
 def is_transparent_decorator(name: str) -> bool:
     """Whether what `name` decorates is called by its callers only, with what they pass."""
     return _matches(name, _TRANSPARENT_DECORATORS)
@@ -791,4 +796,10 @@ def _is_layer(name: str) -> bool:
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return _any_of(patterns).match(name) is not None
+
+
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """One regular expression for several patterns: trying them one by one takes ten times as long."""
+    return re.compile("|".join(map(translate, patterns)))

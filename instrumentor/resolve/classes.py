@@ -86,6 +86,7 @@ class Hierarchy:
         self._mixed_below: dict[Class, list[Class]] = {}
         self._units_below = 0
         self._looks: dict[str, bool] = {}
+        self._spelled: dict[tuple[str, str], Class | Function | Unit | str | None] = {}
         self._declarations: dict[ast.expr, Declaration] = {}
         self._declared: dict[str, dict[tuple[ast.AST, str], ast.expr]] = {}
 
@@ -94,13 +95,26 @@ class Hierarchy:
         if isinstance(expression, ast.Name):
             return self._resolve_name(unit, expression.id)
         if isinstance(expression, ast.Attribute):
-            above = self.resolve(unit, expression.value)
-            if isinstance(above, Unit):
-                return self.project.member(above, expression.attr)
-            return f"{above}.{expression.attr}" if isinstance(above, str) else None
+            return self._member(self.resolve(unit, expression.value), expression.attr)
         if isinstance(expression, ast.Subscript):  # Generic[T]
             return self.resolve(unit, expression.value)
         return None
+
+    def resolve_spelled(self, unit: Unit, spelled: str) -> Class | Function | Unit | str | None:
+        """Likewise for a dotted name as it is written."""
+        key = (unit.name, spelled)
+        if key not in self._spelled:
+            root, *rest = spelled.split(".")
+            found = self._resolve_name(unit, root)
+            for name in rest:
+                found = self._member(found, name)
+            self._spelled[key] = found
+        return self._spelled[key]
+
+    def _member(self, above: Class | Function | Unit | str | None, name: str) -> Class | Function | Unit | str | None:
+        if isinstance(above, Unit):
+            return self.project.member(above, name)
+        return f"{above}.{name}" if isinstance(above, str) else None
 
     def names_in_libraries(self, unit: Unit, expression: ast.expr) -> list[str]:
         """The names in libraries that a name or dotted name may stand for: of a class of the project, those above it.
@@ -136,10 +150,9 @@ class Hierarchy:
         """
         if unit.name not in self._declared:
             found = self._declared[unit.name] = {}
-            for node in unit.parents:
-                if isinstance(node, ast.AnnAssign):
-                    owner, name = _declared_variable(unit, node)
-                    found[owner, name] = node.annotation
+            for node in unit.declarations:
+                owner, name = _declared_variable(unit, node)
+                found[owner, name] = node.annotation
         return self._declared[unit.name]
 
     def _resolve_name(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:

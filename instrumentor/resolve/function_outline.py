@@ -10,6 +10,7 @@ import msgspec
 
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import (
+    STORING,
     annotations_of,
     function_around,
     is_bound,
@@ -33,6 +34,15 @@ _READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _DECORATED = (*_FUNCTIONS, ast.ClassDef)
+# The kinds of nodes of which it matters what they give, call, use or store: most nodes are of none of them.
+_OUTLINED = frozenset({ast.Attribute, ast.Return, ast.Yield, ast.YieldFrom, ast.Call}) | STORING
+# The kinds of nodes that may change what a name stands for, or put something into a table.
+_ASSIGNING = frozenset(
+    {
+        ast.Name, ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal, ast.Subscript,
+        ast.Attribute,
+    }
+)  # fmt: skip
 
 # Decorators that hand the function that they are passed to nobody.
 _PLAIN_DECORATORS = frozenset(
@@ -93,6 +103,8 @@ def draw_function(
     calls: list[ast.Call] = []
     uses_modules = False
     for node in nodes:
+        if type(node) not in _OUTLINED:
+            continue
         if isinstance(node, ast.Attribute):
             uses_modules = uses_modules or is_evidence(node, unit)
         elif isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None:
@@ -119,9 +131,7 @@ def draw_function(
     values = dict.fromkeys(spelled_where_read(unit, each, of_functions) for each in read)
     values.update((name, None) for each in nodes if isinstance(each, ast.Lambda) for name in _called_in(each, spelled))
     values.update((name, None) for each in calls for name in _got_by(unit, each, of_functions))
-    for each in nodes:
-        if isinstance(each, _FUNCTIONS) and is_handed_to_decorator(each):
-            values[f".{each.name}" if isinstance(unit.parents[each], ast.ClassDef) else each.name] = None
+    values.update(dict.fromkeys(_handed_to_decorators(unit, nodes)))
     values.pop("", None)
     declared = [each for node in nodes for annotation in annotations_of(node) for each in names_within(annotation)]
     annotations = dict.fromkeys(name for name in map(spelling, declared) if not hasattr(builtins, name))
@@ -171,6 +181,30 @@ def _put_into(node: ast.AST) -> str:
     return node.value.id if is_put else ""
 
 
+def _assigned_in(unit: Unit, nodes: list[ast.AST]) -> dict[str, list[ast.expr] | None]:
+    """What each name in some nodes is assigned as a whole; None where it gets something else, too."""
+    found: dict[str, list[ast.expr] | None] = {}
+    whole: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = [*(found.get(node.targets[0].id) or ()), node.value]
+            whole.add(id(node.value))
+    for node in nodes:
+        if type(node) not in _ASSIGNING:
+            continue
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            statement = unit.parents[node]
+            if not isinstance(statement, ast.Assign) or id(statement.value) not in whole:
+                found[node.id] = None
+        elif isinstance(node, (ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            found[(node.arg if isinstance(node, ast.arg) else node.name) or ""] = None
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            found.update(dict.fromkeys(node.names))
+        elif table := _put_into(node):
+            found[table] = None
+    return found
+
+
 class _Callees:
     """Spells what the calls in a function call, as far as the function itself shows what its names hold.
 
@@ -184,31 +218,10 @@ class _Callees:
     def __init__(self, unit: Unit, name: str, nodes: list[ast.AST], bound: dict[FunctionNode | None, set[str]]) -> None:
         self._unit = unit
         self._bound = bound
-        # What each name is assigned as a whole; None where it gets something else, too.
-        self._assigned: dict[str, list[ast.expr] | None] = {}
-        for node in nodes:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                known = self._assigned.setdefault(node.targets[0].id, [])
-                if known is not None:
-                    known.append(node.value)
-        whole = {id(each) for values in self._assigned.values() for each in values or ()}
-        for node in nodes:
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                statement = unit.parents[node]
-                if not isinstance(statement, ast.Assign) or id(statement.value) not in whole:
-                    self._assigned[node.id] = None
-            elif isinstance(node, (ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-                self._assigned[(node.arg if isinstance(node, ast.arg) else node.name) or ""] = None
-            elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                self._assigned.update(dict.fromkeys(node.names))
-            elif table := _put_into(node):
-                self._assigned[table] = None
+        self._assigned = _assigned_in(unit, nodes)
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-        read = {
-            node.id
-            for node in nodes
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in called
-        }
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called}
         only_called = self._assigned.keys() - read if name else set()
         self._for_calls = {id(value) for each in only_called for value in self._assigned[each] or ()}
         # What functions defined within it give is among what it gives.
@@ -269,6 +282,11 @@ def is_handed_to_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> 
     """Whether a function has a decorator that may hand it to others."""
     makers = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
     return not all(spelling(each).rpartition(".")[2] in _PLAIN_DECORATORS for each in makers)
+
+
+def _handed_to_decorators(unit: Unit, nodes: list[ast.AST]) -> list[str]:
+    handed = [node for node in nodes if isinstance(node, _FUNCTIONS) and is_handed_to_decorator(node)]
+    return [f".{each.name}" if isinstance(unit.parents[each], ast.ClassDef) else each.name for each in handed]
 
 
 def _got_by(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> list[str]:

@@ -38,19 +38,26 @@ class OutlineCache:
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, bytes], tuple[OutlinedUnit | None, int]] = OrderedDict()
         self._held_bytes = self.dropped_bytes = 0
+        # By content alone: to scripts of different folders one file has different paths.
+        self._drawn: dict[bytes, Outline] = {}
 
     def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
         """The outline of a file as a unit; None where it cannot be parsed."""
-        key = (name, hashlib.blake2b(content, digest_size=16).digest())
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        key = (name, digest)
         if key in self._held:
             self._held.move_to_end(key)
             return self._held[key][0]
-        outline = self._outline(name, content, parse)
-        unit = None if outline is None else unit_of(outline, name, name.rpartition("/")[0])
+        outline = self._drawn.get(digest) or self._outline(name, content, parse)
+        unit = None
+        if outline is not None:
+            self._drawn[digest] = outline
+            unit = unit_of(outline, name, name.rpartition("/")[0])
         self._held[key] = unit, len(content)
         self._held_bytes += len(content)
         while self._held_bytes > self._max_bytes and len(self._held) > 1:
-            _, (_, size) = self._held.popitem(last=False)
+            (_, dropped), (_, size) = self._held.popitem(last=False)
+            self._drawn.pop(dropped, None)
             self._held_bytes -= size
             self.dropped_bytes += size
         return unit

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Unit
 
 # Source bytes whose trees are kept; with what is indexed of it, a tree takes some 45 times its source.
-MAX_BYTES = 300_000
+MAX_BYTES = 1_500_000
 
 
 class UnitCache:

@@ -156,6 +156,22 @@ class Unit:
         used = [node.value for node in self.parents if isinstance(node, ast.Attribute) and node.attr in words]
         return frozenset(filter(None, map(last_name, used)))
 
+    @cached_property
+    def read_as_values(self) -> dict[str, list[ast.expr]]:
+        """Where it reads each name and attribute otherwise than to call what has it, or to have something decorated."""
+        found: dict[str, list[ast.expr]] = {}
+        for node, above in self.parents.items():
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                is_used_up = isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node)
+                if not is_used_up and node not in getattr(above, "decorator_list", ()):
+                    found.setdefault(last_name(node), []).append(node)
+        return found
+
+    @cached_property
+    def declarations(self) -> tuple[ast.AnnAssign, ...]:
+        """The statements that declare a variable, or an attribute, with an annotation."""
+        return tuple([node for node in self.parents if isinstance(node, ast.AnnAssign)])
+
     def take_apart(self) -> None:
         """Let go of its classes and functions, which refer back to it: only the collector would undo these circles."""
         for cls in self.class_of.values():

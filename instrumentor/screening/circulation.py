@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.outline import OutlinedUnit, outline_of_all
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.screening.names import Callables, Gives, resolve_spelled
+from instrumentor.screening.names import Callables, Gives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.function_outline import FunctionOutline
-    from instrumentor.screening.names import Meaning
 
 # Functions looked at, which takes some hundredths of a second; what leads to more is taken to have everything.
 _MAX_LOOKED_AT = 3_000
@@ -47,7 +46,6 @@ class Circulation:
         self._attributes: set[str] = set()
         # The files that are handed about.
         self._values: set[str] = set()
-        self._meanings: dict[tuple[str, str], Meaning] = {}
         for cls in script.class_of.values():
             self._made[cls] = None
 
@@ -116,7 +114,7 @@ class Circulation:
             if not is_called:
                 self._attributes.add(rest.rpartition(".")[2])
             return False
-        meaning = self._meaning(unit, spelled)
+        meaning = self._hierarchy.resolve_spelled(unit, spelled)
         if root in unit.stored or (isinstance(unit, OutlinedUnit) and root in unit.outline.shadowed):
             self._look_at_top(unit)
         if meaning is None:
@@ -135,7 +133,7 @@ class Circulation:
         """The same for a name of which the first part is known, or nothing: a variable, or what hangs on a class."""
         parts = spelled.split(".")
         for count in range(len(parts) - 1, 0, -1):
-            meaning = self._meaning(unit, ".".join(parts[:count]))
+            meaning = self._hierarchy.resolve_spelled(unit, ".".join(parts[:count]))
             if isinstance(meaning, Class):
                 self._made[meaning] = None
                 self._attributes.add(parts[count])
@@ -173,12 +171,6 @@ class Circulation:
         self._look_at_top(unit)
         if name in unit.imports and depth:
             self._look_at_imported(unit, name, depth - 1)
-
-    def _meaning(self, unit: Unit, spelled: str) -> Meaning:
-        key = (unit.name, spelled)
-        if key not in self._meanings:
-            self._meanings[key] = resolve_spelled(self._hierarchy, unit, spelled)
-        return self._meanings[key]
 
     def _may_make(self, function: Function) -> bool:
         if not isinstance(function.unit, OutlinedUnit):

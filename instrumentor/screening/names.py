@@ -101,7 +101,6 @@ class Names:
         self._unit = unit
         self._hierarchy = hierarchy
         self._bound = bound_names(unit)
-        self._meanings: dict[str, Meaning] = {}
         self._known: dict[ast.expr, Meaning | EllipsisType] = {}
         # What the script itself puts something into.
         self._put_into = {
@@ -129,9 +128,7 @@ class Names:
         root = spelled.partition(".")[0]
         if not root or root in self._unit.alternatives or is_bound(self._unit, expression, root, self._bound):
             return None
-        if spelled not in self._meanings:
-            self._meanings[spelled] = resolve_spelled(self._hierarchy, self._unit, spelled)
-        return self._meanings[spelled]
+        return self._hierarchy.resolve_spelled(self._unit, spelled)
 
     def instance(self, expression: ast.expr) -> Class | None:
         """The class of the project, none of modules, of which a name holds an instance that another file makes."""
@@ -193,17 +190,8 @@ def instance_of(hierarchy: Hierarchy, unit: Unit, name: str) -> Class | None:
     """The class, none of modules, of which a variable holds an instance; None for what else it may hold."""
     found = variable_of(hierarchy, unit, name)
     made_by = "" if found is None else found[0].outline.instances.get(found[1], "")
-    cls = resolve_spelled(hierarchy, found[0], made_by) if found is not None and made_by else None
+    cls = hierarchy.resolve_spelled(found[0], made_by) if found is not None and made_by else None
     return cls if isinstance(cls, Class) and not hierarchy.is_module(cls) else None
-
-
-def resolve_spelled(hierarchy: Hierarchy, unit: Unit, spelled: str) -> Meaning:
-    """What a dotted name stands for at the top of a file."""
-    root, *rest = spelled.split(".")
-    expression: ast.expr = ast.Name(root, ast.Load())
-    for name in rest:
-        expression = ast.Attribute(expression, name, ast.Load())
-    return hierarchy.resolve(unit, expression)
 
 
 class Callables:
@@ -234,10 +222,10 @@ class Callables:
             return None if owner is None else self._hierarchy.method(owner, rest)
         if not root or not isinstance(unit, OutlinedUnit) or root in unit.outline.shadowed | unit.alternatives.keys():
             return None
-        found = resolve_spelled(self._hierarchy, unit, spelled)
+        found = self._hierarchy.resolve_spelled(unit, spelled)
         if found is None and rest:
             above, _, name = spelled.rpartition(".")
-            holder = resolve_spelled(self._hierarchy, unit, above)
+            holder = self._hierarchy.resolve_spelled(unit, above)
             if isinstance(holder, Class):
                 return self._hierarchy.method(holder, name)
         return found
@@ -298,7 +286,7 @@ class Callables:
 
     def declares_modules(self, unit: Unit, outline: FunctionOutline) -> bool:
         """Whether an annotation in a function names a class of modules, or one that has a method which takes them."""
-        return any(self._is_of_modules(resolve_spelled(self._hierarchy, unit, each)) for each in outline.annotations)
+        return any(self._is_of_modules(self._hierarchy.resolve_spelled(unit, each)) for each in outline.annotations)
 
     def _is_of_modules(self, meaning: Meaning) -> bool:
         if isinstance(meaning, Class):

@@ -67,6 +67,9 @@ class OuterCode:
                 is_whole = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
                 self._held.setdefault(node.id, []).append(statement.value if is_whole else None)  # type: ignore[attr-defined]
         self._gives: dict[ast.Call, Gives] = {}
+        self._around: dict[ast.AST, ast.ClassDef | None] = {}
+        # Whether methods of other files, which classes of this one inherit, may use modules.
+        self._uses_out_of_sight: dict[ast.ClassDef, bool] = {}
         self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
         self._unexplained: set[str] = set()
         # The methods that such a thing is passed to.
@@ -397,17 +400,31 @@ class OuterCode:
 
     def _is_kept_out_of_sight(self, node: ast.AST) -> bool:
         """Whether such a thing is stored in an attribute that the methods of a class in another file may use."""
+        owner = self._class_around(node)
+        if owner is not None:
+            if owner not in self._uses_out_of_sight:
+                self._uses_out_of_sight[owner] = any(
+                    isinstance(each.unit, OutlinedUnit)
+                    and (
+                        each.unit.outline.uses_modules
+                        or self._callables.declares_modules(each.unit, each.unit.outline.top)
+                    )
+                    for each in self._hierarchy.ancestors(self._unit.class_of[owner])
+                )
+            if not self._uses_out_of_sight[owner]:
+                return False
+        return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
+
+    def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class that a node lies in, or is; None outside of all."""
         above: ast.AST | None = node
         while above is not None and not isinstance(above, ast.ClassDef):
+            if above in self._around:
+                above = self._around[above]
+                break
             above = self._unit.parents.get(above)
-        owner = None if above is None else self._unit.class_of[above]
-        if owner is not None and not any(
-            isinstance(each.unit, OutlinedUnit)
-            and (each.unit.outline.uses_modules or self._callables.declares_modules(each.unit, each.unit.outline.top))
-            for each in self._hierarchy.ancestors(owner)
-        ):
-            return False
-        return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
+        self._around[node] = above
+        return above
 
     def _has_attribute(self, target: ast.expr) -> bool:
         """Whether a target is an attribute, or an element of one; those of libraries, `sys.modules`, aside."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.resolve.outline import OutlinedUnit
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.screening.names import Gives, instance_of, resolve_spelled, variable_of
+from instrumentor.screening.names import Gives, instance_of, variable_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ class ReadMakers:
             if root in ("self", "cls") and isinstance(code, Function):
                 yield None, self._callables.meaning(code, spelled)
             elif root:
-                meaning = resolve_spelled(self._hierarchy, unit, spelled)
+                meaning = self._hierarchy.resolve_spelled(unit, spelled)
                 is_variable = meaning is None or root in unit.outline.shadowed
                 source = variable_of(self._hierarchy, unit, root) if is_variable else None
                 is_instance = source is not None and instance_of(self._hierarchy, *source) is not None

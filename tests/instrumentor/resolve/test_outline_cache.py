@@ -49,11 +49,21 @@ def test_what_cannot_be_parsed_has_no_outline(tmp_path: Path) -> None:
 
 def test_what_was_asked_for_longest_ago_goes_first() -> None:
     cache = OutlineCache(UnitCache(max_bytes=1), None, max_bytes=2 * len(SOURCE))
-    first = cache.find("1.py", SOURCE, parse)
-    cache.find("2.py", SOURCE, parse)
-    assert cache.find("1.py", SOURCE, not_parsed) is first
-    cache.find("3.py", SOURCE, parse)
-    assert cache.find("1.py", SOURCE, not_parsed) is first
+    one, two, three = (SOURCE[:-1] + ending for ending in (b"\n", b" ", b"\t"))
+    first = cache.find("1.py", one, parse)
+    cache.find("2.py", two, parse)
+    assert cache.find("1.py", one, not_parsed) is first
+    cache.find("3.py", three, parse)
+    assert cache.find("1.py", one, not_parsed) is first
     parsed = []
-    cache.find("2.py", SOURCE, lambda: parsed.append(1) or parse())  # type: ignore[func-returns-value]
+    cache.find("2.py", two, lambda: parsed.append(1) or parse())  # type: ignore[func-returns-value]
     assert parsed
+
+
+def test_a_file_with_two_paths_has_one_outline() -> None:
+    cache = OutlineCache(UnitCache(max_bytes=1), None)
+    found = cache.find("net.py", SOURCE, parse)
+    other = cache.find("../lib/net.py", SOURCE, not_parsed)
+    assert isinstance(found, OutlinedUnit)
+    assert isinstance(other, OutlinedUnit)
+    assert (other.name, other.outline) == ("../lib/net.py", found.outline)
