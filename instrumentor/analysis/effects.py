@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Class, Function
 
 
+# What libraries may call that are passed it; most of what they are passed is something else.
+_MAY_BE_CALLED = frozenset({FunctionRef, Method, AnyMethod, Partial, Instance, Parameter})
+
+
 class Effects:
     """Notes what happens to objects, for one scope."""
 
@@ -131,7 +135,7 @@ class Effects:
     def escape_callables(self, given: Iterable[Value]) -> None:
         """Functions and methods among what a library is given may be called by it, now or later."""
         for held in given:
-            for atom in in_order(held):
+            for atom in in_order([each for each in held if type(each) in _MAY_BE_CALLED]):
                 if isinstance(atom, (FunctionRef, Method, AnyMethod, Partial)):
                     self._escape(atom)
                 elif isinstance(atom, Instance):

@@ -11,6 +11,7 @@ from instrumentor.screening.circulation import Circulation
 from instrumentor.screening.names import Callables, Gives, Names
 from instrumentor.screening.outer_code import OuterCode
 from instrumentor.screening.plain_containers import PlainContainers
+from instrumentor.source.nodes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_fa
 
 
 def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> list[ast.AST]:
-    """The nodes of a tree but for the bodies of some classes."""
+    """The nodes of a tree but for the bodies of some classes, and for operators and contexts."""
     found: list[ast.AST] = []
     pending: list[ast.AST] = [tree]
     while pending:
@@ -76,5 +77,5 @@ def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> lis
         if isinstance(node, ast.ClassDef) and is_left_out(node):
             pending.extend((*node.decorator_list, *node.bases, *(each.value for each in node.keywords)))
         else:
-            pending.extend(ast.iter_child_nodes(node))
+            pending.extend(children(node))
     return found
