@@ -374,6 +374,11 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "softmax": over dimension `dim` of a tensor of `shape`.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
+    - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
+      tokens, features / dim) or (batch * dim, tokens, features / dim), which mixes the tokens.
+    - "heads-merge": of the `dim` heads of an attention, of `shape` (batch, dim, tokens, features), as (batch, tokens,
+      dim * features), which mixes the tokens. For these two and for "view", `made` is the location of the line with the
+      view, if there is only one.
     - "classes-view": a log-softmax of such a view, whose rows are as long as dimension 1 of `shape`.
     - "normal-draw": values of `shape` that `torch.normal` drew, through which no gradient passes. `made` is the
       location of the line that draws them, if there is only one.

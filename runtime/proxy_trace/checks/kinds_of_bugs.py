@@ -632,6 +632,16 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/mlcommons/GaNDLF/pull/870", "https://github.com/xudonmao/VMT/issues/1"),
     ),
     KindOfBug(
+        "Structure",
+        "Attention heads are split or merged by a view alone, without swapping heads and tokens.",
+        "view-mixes-tokens",
+        (
+            "https://github.com/reczoo/FuxiCTR/issues/30",
+            "https://github.com/jsbaan/transformer-from-scratch/pull/6",
+            "https://github.com/ajhalthor/Transformer-Neural-Network/pull/4",
+        ),
+    ),
+    KindOfBug(
         "Loss and data",
         "Class scores are viewed as rows without moving the class dimension, and compared with the wrong labels.",
         "view-mixes-classes",

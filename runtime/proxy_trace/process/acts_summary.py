@@ -110,12 +110,14 @@ class MixSummary(msgspec.Struct):
         kept: in how many calls it was not.
         shape: the shape in the first call of the former kind.
         place: where the root module was called, or the backward pass began.
+        made: the only line that may do it; "" if unknown.
     """
 
     mixed: int = 0
     kept: int = 0
     shape: tuple[int, ...] = ()
     place: str = ""
+    made: str = ""
 
 
 class ActsSummary(NamedTuple):
@@ -297,7 +299,9 @@ class ActsCollector:
             self._position_dims[event.module] = event.dim
         is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
         if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
-            self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)
+            view = self._views.setdefault(place, MixSummary())
+            self._count(view, (event.shape[1], event.shape[0]), event)
+            view.made = self._names.place(event.made) if event.made else ""
 
     def state_pattern(self, event: events.StatePattern) -> None:
         """State has a pattern."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -23,6 +23,7 @@ from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
 from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
 from proxy_wrapper.places.position_slices import position_slices
+from proxy_wrapper.places.view_lines import view_lines
 from proxy_wrapper.values.drawn_nodes import draws_without_gradient
 
 if TYPE_CHECKING:
@@ -60,11 +61,32 @@ _CLASS_LOSS: Final = "NllLossBackward0"
 _VIEWS: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
 _SCALED: Final = frozenset({"DivBackward0", "MulBackward0"})
 _TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0", "PermuteBackward0"})
+_ATTENTION: Final = "ScaledDotProduct"
+"""How the names of the nodes of `scaled_dot_product_attention` begin."""
+_PRODUCT: Final = "BmmBackward0"
+_BEHIND_HEADS: Final = frozenset(
+    _VIEWS
+    | _TRANSPOSED
+    | {"DivBackward0", "MulBackward0", "MulBackward1", "ExpandBackward0", "CloneBackward0", "UnsqueezeBackward0"}
+    | {"ToCopyBackward0", "NativeDropoutBackward0"}
+)
+"""The nodes between a product of an attention and the views that split or merge its heads."""
+_FARTHEST: Final = 8
+_HEADS_AND_ALL: Final = 4
+_SOFTMAXES: Final = frozenset({"SoftmaxBackward0", "SafeSoftmaxBackward0"})
 _FEWEST_MIXED: Final = 3
 """The fewest dimensions of a tensor for which a view may mix up their order."""
 _SIGN: Final = 1 << 63
 _LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
 """What finds the line to be named, by the formula."""
+
+
+class _Heads(NamedTuple):
+    """A view that splits features into heads: the shape before, the number of dimensions after, and that of heads."""
+
+    before: tuple[int, ...]
+    dimensions: int
+    heads: int
 
 
 class GraphPatterns:
@@ -114,6 +136,8 @@ class GraphPatterns:
             self._class_loss(node, location)
         elif name in _VIEWS:
             self._view(node, location)
+        elif name == _PRODUCT or name.startswith(_ATTENTION):
+            self._heads(node, location)
 
     def _linear(self, node: Any, name: str, users: dict[Any, int], location: int) -> None:
         """Report a linear layer whose input is the unchanged output of another."""
@@ -179,10 +203,29 @@ class GraphPatterns:
         if viewed is None:
             return
         before, after = viewed
+        if _merges_heads(node, before, after):
+            self._emit("heads-merge", (), before[1], before, location, made=self._line_of_view(len(after)))
         if len(before) < _FEWEST_MIXED or len(after) != len(before) - 1 or min(before[:2]) < 2:
             return
         if after[0] == before[1] and before[0] % before[1] and after[1] == before[0] * before[2]:
-            self._emit("view", (), 0, before, location)
+            self._emit("view", (), 0, before, location, made=self._line_of_view(len(after)))
+
+    def _heads(self, node: Any, location: int) -> None:
+        """Report queries and keys that a view splits into heads without keeping their tokens apart."""
+        queries, keys = (_mixed_heads(_input_node(node, index)) for index in (0, 1))
+        if queries is not None and keys is not None and queries.heads == keys.heads:
+            made = self._line_of_view(queries.dimensions)
+            self._emit("heads-view", (), queries.heads, queries.before, location, made=made)
+
+    def _line_of_view(self, dimensions: int) -> int:
+        """The location of the only line in the code of modules that views a tensor to so many dimensions; else 0."""
+
+        def lines_of(code: CodeType) -> Iterator[AssignedLine]:
+            syntax = self._tracer.functions.find(code)
+            lines = () if syntax is None else view_lines(syntax, dimensions)
+            yield from (AssignedLine(code, line) for line in lines)
+
+        return self._line_of_modules(lines_of)
 
     def _positions(self, location: int) -> None:
         """Tell of modules that add positions along the first or the second dimension, as their code says."""
@@ -299,6 +342,45 @@ def _view_shapes(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         return None
     before, after = getattr(node, "_saved_self_sym_sizes", ()), _sizes_of(node)
     return (tuple(before), after) if before and after and all(type(size) is int for size in before) else None
+
+
+def _mixed_heads(node: Any) -> _Heads | None:
+    """The view behind a node that splits (batch, tokens, features) into heads and mixes the tokens; else None."""
+    for _ in range(_FARTHEST):
+        if node is None or node.name() not in _BEHIND_HEADS:
+            return None
+        before, after = _view_shapes(node) or ((), ())
+        if len(before) == _FEWEST_MIXED and len(after) >= _FEWEST_MIXED and after[-1]:
+            batch, tokens, features = before
+            heads = features // after[-1]
+            is_split = after in ((batch, heads, tokens, after[-1]), (batch * heads, tokens, after[-1]))
+            if is_split and heads * after[-1] == features and min(heads, tokens) > 1 and heads != tokens:
+                return _Heads(before, len(after), heads)
+        node = _input_node(node, 0)
+    return None
+
+
+def _merges_heads(node: Any, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether a view merges the heads of an attention, (batch, heads, tokens, features), and mixes the tokens."""
+    if len(before) != _HEADS_AND_ALL or min(before[1:3]) < 2 or before[1] == before[2]:
+        return False
+    batch, heads, tokens, features = before
+    if after != (batch, tokens, heads * features):
+        return False
+    product = _behind_heads(_input_node(node, 0))
+    if product is None or product.name().startswith(_ATTENTION):
+        return product is not None
+    weights = _behind_heads(_input_node(product, 0)) if product.name() == _PRODUCT else None
+    return weights is not None and weights.name() in _SOFTMAXES
+
+
+def _behind_heads(node: Any) -> Any:
+    """The first node behind another that neither views nor scales; None if there is none near."""
+    for _ in range(_FARTHEST):
+        if node is None or node.name() not in _BEHIND_HEADS:
+            return node
+        node = _input_node(node, 0)
+    return None
 
 
 def _sizes_of(node: Any) -> tuple[int, ...]:
