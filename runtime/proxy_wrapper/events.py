@@ -627,7 +627,7 @@ class Loading(Happening, frozen=True, gc=False):
     stepped between two batches of one iteration. `unweighted` counts the samples for which a `WeightedRandomSampler`
     has no weight, and which it never draws. `changed_samples` counts the iterations in which the data set changed a
     tensor that holds all its samples while it returned some. `changed_by` is the location of the function that returns
-    a sample.
+    a sample. `sampler_made` is the location of the only line that names the class of a sampler with too few weights.
     """
 
     id: Count = 0
@@ -643,6 +643,7 @@ class Loading(Happening, frozen=True, gc=False):
     unweighted: Count = 0
     changed_samples: Count = 0
     changed_by: Count = 0
+    sampler_made: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

@@ -91,6 +91,7 @@ class LoaderSummary(msgspec.Struct):
         place: where the iterations begin, as "file:line".
         last: its last record.
         changed_place: where the function that returns a sample, and changes the data set, begins; likewise.
+        sampler_place: where a sampler with too few weights is created; "" if unknown.
         calls: how many of its records were followed by a call of a root module.
         trained: how many of these calls were in training mode with autograd on.
     """
@@ -98,6 +99,7 @@ class LoaderSummary(msgspec.Struct):
     place: str
     last: events.Loading
     changed_place: str = ""
+    sampler_place: str = ""
     calls: int = 0
     trained: int = 0
 
@@ -371,6 +373,8 @@ class ActsCollector:
         known.last = event
         if event.changed_by:
             known.changed_place = self._names.place(event.changed_by)
+        if event.sampler_made:
+            known.sampler_place = self._names.place(event.sampler_made)
         self._begun.append(known)
 
     def _place(self, event: events.Happening) -> str:

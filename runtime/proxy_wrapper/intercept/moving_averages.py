@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.events import StatePattern
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import Body, functions_of
+from proxy_wrapper.places.called_functions import bodies_around
 from proxy_wrapper.places.named_lines import average_line
 from proxy_wrapper.values.statistics import has_values, is_hosted, unobserved
 from proxy_wrapper.values.torch_functions import (
@@ -26,7 +26,6 @@ from proxy_wrapper.values.torch_functions import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import FrameType
 
     import torch
 
@@ -124,15 +123,9 @@ class MovingAverages:
 
     def _emit(self, state: StateEntry, average: _Average) -> None:
         tracer = self._tracer
-        is_user_code = tracer.locator.is_user_code
-        bodies: dict[int, Body] = {}
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:  # The model may be called by another function than the average is made in.
-            if is_user_code(frame.f_code):
-                own = Body(frame.f_code, frame.f_globals)
-                bodies.update((id(body.code), body) for body in (own, *functions_of(frame.f_globals)))
-            frame = frame.f_back
-        made = tracer.locator.line(average_line(bodies.values()))
+        # The model may be called by another function than the one that updates the average.
+        bodies = bodies_around(sys._getframe(), tracer.locator.is_user_code)
+        made = tracer.locator.line(average_line(bodies))
         factors = [move.factor for move in average.moves]
         values = (min(factors), max(factors), float(tracer.step - average.first_step))
         thread = tracer.thread

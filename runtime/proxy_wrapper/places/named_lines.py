@@ -76,6 +76,11 @@ def average_line(bodies: Iterable[Body]) -> AssignedLine | None:
     )
 
 
+def call_line(bodies: Iterable[Body], name: str) -> AssignedLine | None:
+    """The only line in several functions that reads a name, such as that of a class; None if there are several."""
+    return _only(_reading_lines(bodies, frozenset({name})))
+
+
 def _reading_lines(bodies: Iterable[Body], names: frozenset[str]) -> Iterator[AssignedLine]:
     """The lines of some functions that read one of several names, as those of attributes or of variables."""
     for body in bodies:
