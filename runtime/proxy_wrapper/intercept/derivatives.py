@@ -1,8 +1,8 @@
 """Detects derivatives that can be differentiated again but never are.
 
-`torch.autograd.grad(..., create_graph=True)` with respect to parameters, as in the inner loop of MAML, returns gradients
-with a graph. Autograd numbers the nodes that compute them, and these numbers are searched for in the graphs of later
-passes. Only some passes at a place are followed. A graph that is too large to read counts as one that contains them.
+`torch.autograd.grad(..., create_graph=True)` with respect to parameters, as in the inner loop of MAML, returns
+gradients with a graph. Autograd numbers the nodes that compute them, and these numbers are searched for in the graphs
+of later passes. Only some passes at a place are followed. A graph that is too large to read counts as containing them.
 Only places that adapt parameters are reported: some passes there differentiate the results of earlier ones, or the name
 of the function says so. Other places may create a graph without using it, such as for the norm of a gradient.
 """
@@ -45,7 +45,8 @@ class _Place:
     Attributes:
         passes: the number of passes with respect to parameters, or to tensors that are not leaves of the graph.
         unused: the number of followed passes that no later pass differentiated.
-        adapts: whether a pass differentiated the result of another one here, or the function is named for adaptation.
+        adapts: whether a pass differentiated the result of an earlier one here, or the function's name says that it
+            adapts parameters.
         is_used: whether any pass was differentiated.
         is_told: whether the place was reported.
         stack: the lines of the program that led to the first pass, innermost first.
