@@ -22,7 +22,7 @@ _GREATER: Final = frozenset({"gt", "ge", "greater", "greater_equal"})
 
 
 class Threshold(NamedTuple):
-    """The line that compares an output with 0.5, and whether the function also passes it to a loss that takes logits."""
+    """The line that compares an output with 0.5, and whether a loss that takes logits also receives the output."""
 
     line: int
     has_loss: bool
