@@ -379,7 +379,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
       location of the line that draws them, if there is only one.
     - "position-slice": `module` adds positions of `shape`, as many as dimension `dim` of its input has items. `made` is
       the location of that line. This is read from its code, once.
-    - "half-threshold": the code that calls `module`, a root module, compares its output with 0.5, at `made`. This is
+    - "half-threshold": the code that calls `module`, an outermost one, compares its output with 0.5, at `made`. This is
       read once for each place of a call. `values` is 1 if that code also passes the output to a binary cross entropy
       with logits. Else it is 0, and neither the code nor the layers of the module compute probabilities.
     - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.

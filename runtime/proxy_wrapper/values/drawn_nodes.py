@@ -31,7 +31,7 @@ _PRODUCTS: Final = frozenset({"AddmmBackward0", "MmBackward0", "BmmBackward0", "
 
 
 def draws_without_gradient(nodes: Sequence[Any]) -> list[Any]:
-    """The draws whose values a product uses, and whose mean or deviation has a gradient only by another way.
+    """The draws whose values a product uses, and whose mean or deviation has a gradient only through other nodes.
 
     Args:
         nodes: the nodes of a graph.
