@@ -103,15 +103,15 @@ def _look(evidence: Evidence) -> Sight | None:
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
     """The averages of one process that take almost the whole value of the averaged parameter."""
     found = []
-    told = set()
+    reported = set()
     for state in of_process.acts.states:
         if state.event.what != "average" or len(state.event.values) != _VALUES:
             continue
         lowest, highest, steps = map(float, state.event.values)
         is_swapped = 0 < lowest <= highest <= _LARGEST_FACTOR and highest - lowest <= _SAME_FACTOR
         key = state.made or state.tensor
-        if is_swapped and steps <= _MOST_STEPS and key not in told:
-            told.add(key)
+        if is_swapped and steps <= _MOST_STEPS and key not in reported:
+            reported.add(key)
             reason = f"each update keeps {(lowest + highest) / 2:.3g} of it, and takes the rest from {state.other}"
             rank = [of_process.process.rank]
             found.append(FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=state.made))

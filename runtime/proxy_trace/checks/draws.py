@@ -34,11 +34,11 @@ WITHOUT_GRADIENT: Final = Rule(
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
-        told: set[str] = set()
+        reported: set[str] = set()
         for event, backward_place, made in of_process.acts.patterns:
             place = made or of_process.training.computed_at(backward_place)
-            if event.what == "normal-draw" and place not in told:
-                told.add(place)
+            if event.what == "normal-draw" and place not in reported:
+                reported.add(place)
                 reason = f"no gradient passes through `torch.normal`, which drew a tensor of shape {tuple(event.shape)}"
                 rank = [of_process.process.rank]
                 findings.append(WITHOUT_GRADIENT.finding("draw", reason, rank, step=event.step, place=place))

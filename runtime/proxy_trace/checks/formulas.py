@@ -69,15 +69,15 @@ _RULES: Final = {
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         for event, backward_place, made in of_process.acts.patterns:
             if event.what not in _RULES:
                 continue
             rule, name, reason = _RULES[event.what]
             place = made or of_process.training.computed_at(backward_place)
-            if (rule.code, place) in told:
+            if (rule.code, place) in reported:
                 continue
-            told.add((rule.code, place))
+            reported.add((rule.code, place))
             words = reason.format(shape=tuple(event.shape))
             findings.append(rule.finding(name, words, [of_process.process.rank], step=event.step, place=place))
     return Sight(findings, [*evidence.device_words, *evidence.compiled_words]) if findings else None

@@ -48,15 +48,15 @@ class _Place:
         adapts: whether a pass differentiated the result of an earlier one here, or the function's name says that it
             adapts parameters.
         is_used: whether any pass was differentiated.
-        is_told: whether the place was reported.
+        is_reported: whether the place was reported.
         stack: the lines of the program that led to the first pass, innermost first.
     """
 
-    __slots__ = ("adapts", "is_told", "is_used", "passes", "stack", "unused")
+    __slots__ = ("adapts", "is_reported", "is_used", "passes", "stack", "unused")
 
     def __init__(self) -> None:
         self.passes = self.unused = 0
-        self.adapts = self.is_used = self.is_told = False
+        self.adapts = self.is_used = self.is_reported = False
         self.stack: list[AssignedLine] = []
 
 
@@ -102,8 +102,8 @@ class Derivatives:
             each.seen += is_whole
             if each.seen >= _LATER and not place.is_used:
                 place.unused += 1
-                if place.unused >= _FEWEST_UNUSED and place.adapts and not place.is_told:
-                    place.is_told = True
+                if place.unused >= _FEWEST_UNUSED and place.adapts and not place.is_reported:
+                    place.is_reported = True
                     self._emit("derivatives-unused", each.location)
             elif not place.is_used:
                 rest.append(each)
@@ -131,7 +131,7 @@ class Derivatives:
         """Record that derivatives of a place were differentiated."""
         if not place.is_used:
             place.is_used = True
-            if place.is_told:
+            if place.is_reported:
                 self._emit("derivatives-used", location)
 
     def _emit(self, what: str, location: int) -> None:

@@ -52,13 +52,13 @@ def _lacks_gradient(node: Any, users: dict[Any, list[Any]]) -> bool:
     sources = [_viewed(each) for each, _ in node.next_functions if each is not None]
     if not any(each.name() in _PRODUCTS for each in _uses_of(node, users)):
         return False
-    used_beside = False
+    is_used_elsewhere = False
     for source in sources:
-        beside = [each for each in _uses_of(source, users) if each is not node]
-        used_beside |= bool(beside)
-        if any(each.name() in _COMPARED for each in beside):
+        others = [each for each in _uses_of(source, users) if each is not node]
+        is_used_elsewhere |= bool(others)
+        if any(each.name() in _COMPARED for each in others):
             return False
-    return used_beside
+    return is_used_elsewhere
 
 
 def _viewed(node: Any) -> Any:
