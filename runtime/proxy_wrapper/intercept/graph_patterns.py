@@ -78,7 +78,7 @@ _FEWEST_MIXED: Final = 3
 """The fewest dimensions of a tensor for which a view may mix up their order."""
 _SIGN: Final = 1 << 63
 _LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
-"""What finds the line to be named, by the formula."""
+"""For each formula, the function that finds its line."""
 
 
 class _Heads(NamedTuple):
@@ -95,7 +95,7 @@ class GraphPatterns:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._looks: dict[int, int] = {}
-        # What finds the line of a pattern in the code of modules.
+        # For each pattern, the function that finds its line in the code of modules.
         self._finders = {ATTENDED: mask_lines, SEEN: mask_lines, LAST_STEP: self._last_lines}
         # The classes whose `forward` adds no positions.
         self._without_positions: weakref.WeakSet[type] = weakref.WeakSet()
@@ -181,9 +181,10 @@ class GraphPatterns:
                 self._emit("classes-view", (), 1, before, location)
 
     def _class_loss(self, node: Any, location: int) -> None:
-        """Report one whose scores are products of vectors with themselves.
+        """Report a loss whose scores are products of vectors with themselves.
 
-        A divergence that compares them with a teacher's is exempt: there each vector meets itself on both sides.
+        A divergence from the products of a teacher is exempt: both sides contain the product of each vector with
+        itself.
         """
         before = _input_node(node, 0)
         if before is None or before.name() != _LOG_SOFTMAX:
@@ -198,7 +199,7 @@ class GraphPatterns:
             self._emit("self-similarity", (), 0, _sizes_of(before), location)
 
     def _view(self, node: Any, location: int) -> None:
-        """Report a view that was meant to swap the first two dimensions, and does not."""
+        """Report a view that should swap the first two dimensions, but does not."""
         viewed = _view_shapes(node)
         if viewed is None:
             return
@@ -228,7 +229,7 @@ class GraphPatterns:
         return self._line_of_modules(lines_of)
 
     def _positions(self, location: int) -> None:
-        """Tell of modules that add positions along the first or the second dimension, as their code says."""
+        """Report modules whose code adds positions along the first or the second dimension."""
         tracer = self._tracer
         for entry in list(tracer.registry):
             module, forward = entry.module(), forward_of(entry)
@@ -250,13 +251,13 @@ class GraphPatterns:
         yield from () if syntax is None else (AssignedLine(code, line) for line in last_lines(syntax))
 
     def _line_of_modules(self, lines_of: Callable[[CodeType], Iterator[AssignedLine]]) -> int:
-        """The location of the only such line in the code of modules; 0 if there are more, or none."""
+        """The location of the only such line in the code of modules; 0 if there is not exactly one."""
         bodies = self._bodies(self._forwards())
         found = {(id(each.code), each.line): each for body in bodies for each in lines_of(body.code)}
         return self._tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
 
     def _line_of(self, find: Callable[[Iterable[Body]], AssignedLine | None]) -> int:
-        """The location of a line in the code of modules, or of the function that starts the backward pass; else 0."""
+        """The location of a line in the code of modules or in the function that starts the backward pass; else 0."""
         frame = self._tracer.locator.user_frame(2)
         starts = self._forwards() + ([] if frame is None else [Body(frame.f_code, frame.f_globals)])
         return self._tracer.locator.line(find(self._bodies(starts)))
@@ -265,7 +266,7 @@ class GraphPatterns:
         return [forward for entry in list(self._tracer.registry) if (forward := forward_of(entry))]
 
     def _bodies(self, starts: Iterable[Body]) -> list[Body]:
-        """Functions of the program, and those that they lead to, each once."""
+        """Functions of the program and the functions that they may call, without duplicates."""
         is_user_code = self._tracer.locator.is_user_code
         found: dict[int, Body] = {}
         for body in starts:
@@ -297,7 +298,7 @@ class GraphPatterns:
 def _shape_of_positions(module: nn.Module, positions: PositionSlice) -> tuple[int, ...]:
     """The shape of a parameter, a buffer or another tensor that holds positions; () if there is none.
 
-    An embedding has one for each of its rows, along the dimension to which they are added.
+    An embedding holds one position per row. They are taken to lie along the dimension that they are added along.
     """
     name = positions.attribute
     if positions.is_called:
@@ -336,7 +337,7 @@ def _input_node(node: Any, place: int) -> Any:
 def _view_shapes(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The shapes of a view's input and output; None if the node is no view, or its sizes are unknown.
 
-    Only sizes are read: reading a saved tensor may run code, as that of a checkpoint.
+    Only sizes are read: reading a saved tensor may run code, such as that of a checkpoint.
     """
     if node is None or node.name() not in _VIEWS:
         return None
