@@ -173,9 +173,7 @@ class Hierarchy:
         known = self._ancestors.get(cls.key)
         if known is None:
             for each in reversed(self._chain(cls)):
-                self._ancestors[each.key] = [
-                    each
-                ]  # the value for a class that is its own ancestor, which Python refuses
+                self._ancestors[each.key] = [each]  # for a class that is its own ancestor, which Python refuses
                 known = self._ancestors[each.key] = self._find_ancestors(each)
             assert known is not None
         return known
