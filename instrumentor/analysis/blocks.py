@@ -173,7 +173,7 @@ def _is_catching(parent: ast.AST, field: str) -> bool:
 
 
 def _is_quiet(statement: ast.stmt) -> bool:
-    """Whether a statement can raise no exception."""
+    """Whether a statement surely raises no exception."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         is_plain = isinstance(statement.value, (ast.Name, ast.Constant))

@@ -219,7 +219,7 @@ class Calls:
         found = join([self.call_method(atom, name, node, arguments) for atom in in_order(receiver)])
         if name in catalogue.ADOPTING_METHODS:
             self.effects.note_receiver(name, arguments, node, receiver)
-        # If only some of the possible objects are seen, the unseen result is explained by them, under the same name.
+        # If only some of the possible receivers are known objects, these count as arguments of the unknown result.
         objects = frozenset(atom for atom in receiver if atom.is_object)
         if objects and len(objects) < len(receiver):
             site = self.facts.sites.peek(self.scope.locate(node))

@@ -25,7 +25,7 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     if new and is_handed_on:
         return
     makers = [facts.site_of(atom) for atom in new if isinstance(atom, Made)]
-    # An object made from another may keep it; a copy does not. For the result of a function, its effects tell.
+    # An object made from another may keep it. A copy does not, and a function's summary says what its result keeps.
     keepers = [maker for maker in makers if not maker.is_copy and not maker.origins]
     given = frozenset(atom for maker in keepers for atom in facts.arguments_of(maker))
     number = env.number(path)

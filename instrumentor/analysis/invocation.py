@@ -235,7 +235,7 @@ def _seen_from_outside(text: str, function: Function, node: ast.expr) -> str:
 
 
 def _file_of_maker(event: Event) -> str | None:
-    """The file that makes the module which an object becomes part of, unless a caller's file does."""
+    """The file that makes the module which an object becomes part of; None for a store, which names its receiver."""
     is_stored = isinstance(event.node, (ast.Attribute, ast.Subscript))
     return event.made_in if is_stored or event.made_in is not None else event.unit.name
 
