@@ -374,40 +374,45 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "softmax": over dimension `dim` of a tensor of `shape`.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
+    - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
+      tokens, features / dim) or (batch * dim, tokens, features / dim), which mixes the tokens.
+    - "heads-merge": of the `dim` heads of an attention, of `shape` (batch, dim, tokens, features), as (batch, tokens,
+      dim * features), which mixes the tokens. For these two and for "view", `made` is the location of the line with the
+      view, if there is only one.
     - "classes-view": a log-softmax of such a view, whose rows are as long as dimension 1 of `shape`.
     - "normal-draw": values of `shape` that `torch.normal` drew, through which no gradient passes. `made` is the
       location of the line that draws them, if there is only one.
-    - "position-slice": `module` adds positions of `shape`, cut to the size of dimension `dim`, to what it was given.
-      `made` is the location of that line. This is read from its code, once.
-    - "half-threshold": the code that calls `module`, an outermost one, compares what it puts out with 0.5, at `made`.
-      This is read once for each place of a call. `values` is 1 if that code gives it to a binary cross entropy with
-      logits, too; else 0, and nothing in the code and the layers of the module makes probabilities.
-    - "norm-of-batch": rows of a matrix of `shape`, divided by the norm of all of it, are compared with each other.
-    - "scale-is-variance": noise is scaled by an exponential of `shape`, which a divergence takes for the variance.
-    - "error-not-detached": the difference of `shape` that a critic's loss squares, multiplied by log-probabilities.
+    - "position-slice": `module` adds positions of `shape`, as many as dimension `dim` of its input has items. `made` is
+      the location of that line. This is read from its code, once.
+    - "half-threshold": the code that calls `module`, an outermost one, compares its output with 0.5, at `made`. This is
+      read once for each place of a call. `values` is 1 if that code also passes the output to a binary cross entropy
+      with logits. Else it is 0, and neither the code nor the layers of the module compute probabilities.
+    - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.
+    - "scale-is-variance": noise is scaled by an exponential of `shape`, which is the variance in a divergence.
+    - "error-not-detached": an error of `shape`, of which a critic has a loss, is multiplied by log-probabilities.
 
-    Of these three, `made` is the line that computes it, if there is only one that may. Of derivatives:
+    For the last three, `made` is the line that computes it, if only one line may do so. Of derivatives:
 
-    - "derivatives-unused": no later pass differentiated what was computed at this place with `create_graph=True`, with
-      respect to parameters or to what was made from them, in eight passes of those that were followed. `made` is the
-      line that led to it, in the function that also led to the later passes.
-    - "derivatives-used": then one did.
+    - "derivatives-unused": no later pass differentiated the results of eight followed passes at this place, which had
+      `create_graph=True` and were with respect to parameters or to tensors computed from them. `made` is the line that
+      led to the first pass, in a function that is still running.
+    - "derivatives-used": a later pass did so after all.
 
     Of the inputs of a loss or an attention:
 
-    - "token-targets": the targets are the tokens of `shape` that an embedding got, `dim` places ahead. `values`: 1 if
-      some attention to these tokens sees no later ones, else 0; and how many other texts the model got.
+    - "token-targets": the targets are the tokens of `shape` that an embedding read, `dim` positions ahead. `values`: 1
+      if some attention to these tokens sees no later ones, else 0; and the number of other texts that the model read.
     - "padding-targets": the targets end with that embedding's padding. `values`: how many are padding, of how many.
     - "padding-attended": an attention excludes all tokens except padding, whose index is in `values`. `made` is the
       location of the line that passes the mask, if there is only one.
     - "later-tokens-seen": the targets are the next tokens, and all attention to the tokens can see later ones.
     - "binary-targets": some are below -0.5 or above 1.5. `values`: the smallest and the largest.
     - "sign-targets": some are neither 1 nor -1 (for a soft margin loss: some are 0). `values`: how many, of how many.
-    - "multi-hot-targets": of a cross entropy; some rows have several ones and some none. `values`: how many have
-      several, how many have none, of how many.
-    - "last-step-padding": a model takes the last step, in dimension `dim`, of what a recurrent layer gave for padded
-      tokens. `values`: how many sequences end with padding, of how many. `made` is the location of the line that takes
-      it, if there is only one.
+    - "multi-hot-targets": targets of a cross entropy; some rows have several ones and some none. `values`: the number
+      of rows with several ones, of rows with none, and of all rows.
+    - "last-step-padding": a model takes the last step, in dimension `dim`, of a recurrent layer's output for padded
+      tokens. `values`: the number of sequences that end with padding, and of all. `made` is the location of the line
+      that takes it, if there is only one.
     """
 
     what: str = ""
@@ -464,15 +469,15 @@ class RateWithoutEffect(Happening, frozen=True, gc=False):
 
 
 class StatePattern(Happening, frozen=True, gc=False):
-    """A pattern in the values or the memory of parameters, and of what is kept for them.
+    """A pattern in the values of parameters, or in the memory of the state that an optimizer keeps for them.
 
     `what` names the pattern:
 
-    - "state-is-gradient": when an optimizer began a step, what it has kept for `tensor` since an earlier one, under the
-      key `name`, was the memory of the gradient. `made` is the line that kept it, if there is only one.
-    - "average": 16 times in a row `tensor` moved to `factor * tensor + (1 - factor) * other`, as eight of its elements
-      showed. `values`: the smallest factor, the largest, and how many optimizer steps were made meanwhile. `made` is
-      the line that does it, if there is only one that may.
+    - "state-is-gradient": when an optimizer began a step, its state for `tensor` under the key `name` shared memory
+      with the gradient. `made` is the line that stored the state, if there is only one.
+    - "average": 16 times in a row, `tensor` became `factor * tensor + (1 - factor) * other`; eight elements were
+      compared. `values`: the smallest and the largest factor, and the number of optimizer steps from the first to the
+      last time. `made` is the line that computes the average, if only one line may do so.
     """
 
     what: str = ""
@@ -622,7 +627,7 @@ class Loading(Happening, frozen=True, gc=False):
     stepped between two batches of one iteration. `unweighted` counts the samples for which a `WeightedRandomSampler`
     has no weight, and which it never draws. `changed_samples` counts the iterations in which the data set changed a
     tensor that holds all its samples while it returned some. `changed_by` is the location of the function that returns
-    a sample.
+    a sample. `sampler_made` is the location of the only line that names the class of a sampler with too few weights.
     """
 
     id: Count = 0
@@ -638,6 +643,7 @@ class Loading(Happening, frozen=True, gc=False):
     unweighted: Count = 0
     changed_samples: Count = 0
     changed_by: Count = 0
+    sampler_made: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

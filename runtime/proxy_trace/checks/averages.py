@@ -41,13 +41,13 @@ OLD_STATISTICS: Final = Rule(
 FOLLOWS_AT_ONCE: Final = Rule(
     "average-follows-at-once",
     WARNING,
-    "Averages that keep next to nothing of themselves",
-    "A parameter that no optimizer steps became the average of itself and of the same parameter of a model that "
-    "trains, 16 times in a row, at least every fourth step, always with the same factor of at most 0.1 for itself. An "
-    "average is to keep most of itself, as 0.99 or 0.995 does: the two factors may be swapped. This one is little else "
-    "than the model of one step ago. Eight elements are compared, up to rounding.",
-    "Swap the factors: `average.copy_(decay * average + (1 - decay) * parameter)`. A rate `tau` such as 0.005 belongs "
-    "to the parameter.",
+    "Averages that keep almost nothing of their own values",
+    "A parameter that no optimizer steps was averaged with the same parameter of a model that trains, 16 times in a "
+    "row, and at least every fourth step on average. Its own factor was always the same, and at most 0.1. A moving "
+    "average should keep most of its own value, with a factor such as 0.99: the two factors may be swapped. This one "
+    "is almost a copy of the current model. Eight elements are compared, up to rounding.",
+    "Swap the factors: `average.copy_(decay * average + (1 - decay) * parameter)`. A small rate `tau`, such as 0.005, "
+    "is the factor of the parameter.",
     "show {run} --kind state_pattern",
     sources=(
         "https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",
@@ -60,7 +60,7 @@ _NAME: Final = re.compile(
 )
 _TYPES: Final = re.compile(r"AveragedModel|.*(EMA|Ema|MovingAverage).*|MeanTeacher")
 _OWNERS: Final = re.compile(r".*(EMA|Ema|MovingAverage)([^a-z].*)?|AveragedModel|MeanTeacher")
-"""Names of classes that keep an average; `Emacs` is none."""
+"""Names of classes that keep an average; `Emacs` does not match."""
 _RATE_OF_AVERAGING: Final = "SWALR"
 _COUNT: Final = "n_averaged"
 _FEWEST_CALLS: Final = 5
@@ -68,10 +68,10 @@ _FEWEST_STEPS: Final = 50
 _VALUES: Final = 3
 _LARGEST_FACTOR: Final = 0.1
 _SAME_FACTOR: Final = 0.04
-"""How much factors may differ by rounding."""
+"""The largest difference of factors that counts as rounding."""
 
 _MOST_STEPS: Final = 60
-"""In how many steps an average has moved 16 times: one that moves seldom may be a copy that is meant."""
+"""The most steps in which an average moves 16 times. One that moves less often may be an intended copy."""
 
 _STATISTICS: Final = ("running_mean", "running_var")
 
@@ -101,18 +101,18 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
-    """The averages of one process that take nearly all of what they are the averages of."""
+    """The averages of one process that take almost the whole value of the averaged parameter."""
     found = []
-    told = set()
+    reported = set()
     for state in of_process.acts.states:
         if state.event.what != "average" or len(state.event.values) != _VALUES:
             continue
         lowest, highest, steps = map(float, state.event.values)
         is_swapped = 0 < lowest <= highest <= _LARGEST_FACTOR and highest - lowest <= _SAME_FACTOR
         key = state.made or state.tensor
-        if is_swapped and steps <= _MOST_STEPS and key not in told:
-            told.add(key)
-            reason = f"each move keeps {(lowest + highest) / 2:.3g} of it, and takes the rest of {state.other}"
+        if is_swapped and steps <= _MOST_STEPS and key not in reported:
+            reported.add(key)
+            reason = f"each update keeps {(lowest + highest) / 2:.3g} of it, and takes the rest from {state.other}"
             rank = [of_process.process.rank]
             found.append(FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=state.made))
     return found
@@ -128,7 +128,7 @@ def _stands_still(
 ) -> bool:
     """Whether a model began as a copy of another one, is called while that trains, and has never changed.
 
-    An average that is owned by an averaging object needs only occasional calls, as for validation.
+    If an averaging object owns the model, occasional calls are enough, such as those of validation.
     """
     own = of_roots.get(root, [])
     calls = of_process.training.roots.get(root)
@@ -150,7 +150,7 @@ def _stands_still(
 
 
 def _with_old_statistics(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """Models whose parameters follow another one that trains, while their batch statistics do not."""
+    """Models whose parameters follow those of a model that trains, while their batch statistics do not."""
     of_roots: dict[int, list[TensorSummary]] = {}
     for tensor in of_process.process.tensors:
         if not tensor.removed:
@@ -182,7 +182,7 @@ def _with_old_statistics(of_process: ProcessEvidence, tree: ModuleTree) -> list[
 
 
 def _with_statistics_of_last(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """Averages of stochastic weight averaging that were evaluated without a batch in training mode."""
+    """Averages of stochastic weight averaging that were evaluated but never called in training mode."""
     if not any(each.name == _RATE_OF_AVERAGING for each in of_process.training.schedulers.values()):
         return []
     found = []
@@ -203,7 +203,7 @@ def _with_statistics_of_last(of_process: ProcessEvidence, tree: ModuleTree) -> l
 
 
 def _relative_names(root: str, tensors: list[TensorSummary]) -> set[str]:
-    """The names of a model's tensors, relative to it, without the count that `AveragedModel` keeps."""
+    """The names of a model's tensors relative to the model, without the counter of `AveragedModel`."""
     names = (each.name for each in tensors if not each.name.endswith(f".{_COUNT}"))
     return {_relative(name, root) for name in names}
 

@@ -3,11 +3,11 @@
 PyTorch's recurrent layers and attention take `(sequence, batch, features)` unless they are created with
 `batch_first=True`. Given `(batch, sequence, features)`, they mix samples and keep the positions of a sequence apart.
 Similarly, a softmax over the first dimension makes the weights of a batch sum to 1 instead of those of a sample.
-Positions that are added along the batch number the samples, and all positions of a sequence get the same vector.
+Positions added along the batch number the samples, so that all items of a sequence get the same vector.
 
-Sizes show which dimension is the batch: it is the first of the model's input and of its output. If the second
-dimension of the input is absent from the output, it was the sequence. Calls in which both have the same size show
-nothing; all others must agree.
+Sizes show which dimension is the batch: the first one of both the model's input and its output. If the second dimension
+of the input is absent from the output, it was the sequence. Calls in which both dimensions have the same size show
+nothing; all other calls must agree.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ POSITIONS: Final = Rule(
     "positions-along-batch",
     WARNING,
     "Positions added along the batch",
-    "A module adds as many positions as a dimension of its input has, as in `x + self.pe[:x.size(0)]` with `pe` of "
-    "shape (positions, 1, features), and that dimension is the batch: all recurrent and attention layers that receive "
-    "tensors of this size have `batch_first=True`, and the model receives tokens, or its output lacks the dimension of "
-    "the sequence. Or there is no such layer, and the input and the output of the model have the same first dimension, "
-    "while the second dimension is absent from the output. The other way round, positions are added along the second "
-    "dimension, and the layers have `batch_first=False`. All places of a sequence receive the same vector, so the "
-    "model cannot tell their order, and its output for a sample depends on the place in the batch. Calls in which both "
-    "sizes are equal are not judged.",
-    "Add positions along the sequence: `x + self.pe[:x.size(1)].transpose(0, 1)` where the batch comes first.",
+    "A module adds positions along a dimension of its input, as in `x + self.pe[:x.size(0)]` with `pe` of shape "
+    "(positions, 1, features), and that dimension is the batch. The layers show this: all recurrent and attention "
+    "layers that receive tensors of this size have `batch_first=True`, and the model receives tokens, or its output "
+    "lacks the sequence dimension. Without such layers, the sizes show it: the input and the output of the model have "
+    "the same first dimension, and the second dimension is absent from the output. Or positions are added along the "
+    "second dimension, and the layers have `batch_first=False`. All items of a sequence receive the same vector. So "
+    "the model does not know their order, and its output for a sample depends on the index in the batch. Calls in "
+    "which both sizes are equal are not judged.",
+    "Add positions along the sequence: `x + self.pe[:x.size(1)].transpose(0, 1)` if the batch comes first.",
     "show {run} --kind graph_pattern,call_module",
     sources=(
         "https://github.com/songyangco/GETNext/issues/2",
@@ -87,7 +87,7 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _of_positions(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
-    """The modules of one process that add positions along the batch, one for each place."""
+    """The modules of one process that add positions along the batch, one per place."""
     places = {each.event.module: each for each in of_process.acts.patterns if each.event.what == "position-slice"}
     found: dict[str, Finding] = {}
     for module, mix in of_process.acts.positions.items():

@@ -96,7 +96,8 @@ def _look(evidence: Evidence) -> Sight | None:
             if found is not None:
                 rule, reason, numbers = found
                 name = f"DataLoader ({loader.last.sampler})"
-                place = (loader.changed_place or loader.place) if rule is CHANGES else loader.place
+                nearer = {CHANGES: loader.changed_place, WITHOUT_WEIGHT: loader.sampler_place}.get(rule, "")
+                place = nearer or loader.place
                 findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
     return Sight(findings) if is_any else None
 

@@ -1,6 +1,6 @@
-"""Random draws have the gradient that they are meant to have.
+"""Checks that gradients pass through random draws where they should.
 
-| what a program draws | code |
+| the program draws | code |
 | --- | --- |
 | weights or codes by `torch.normal`, through which no gradient passes | draw-without-gradient |
 """
@@ -21,10 +21,10 @@ WITHOUT_GRADIENT: Final = Rule(
     "draw-without-gradient",
     WARNING,
     "Random draws without a gradient",
-    "`torch.normal(mean, std)` drew what a product, as that of a linear layer, then used. The gradient of "
-    "`torch.normal` is zero, so the loss that is computed from it teaches neither the mean nor the deviation, and only "
-    "another term that uses them beside it does, such as a divergence from a prior. Where the mean is subtracted from "
-    "anything, as in the density of an action, or has a loss of its own, nothing is told.",
+    "`torch.normal(mean, std)` drew a tensor that a product then used, such as that of a linear layer. The gradient of "
+    "`torch.normal` is zero, so the loss of the draw trains neither the mean nor the standard deviation. Only another "
+    "term that uses them does, such as a divergence from a prior. There is no finding if the mean is used in a "
+    "difference, as in the density of an action, or has a loss of its own.",
     "Use `mean + std * torch.randn_like(std)`, or `rsample()` of `torch.distributions.Normal`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/pytorch/pytorch/issues/4620",),
@@ -34,16 +34,16 @@ WITHOUT_GRADIENT: Final = Rule(
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
-        told: set[str] = set()
+        reported: set[str] = set()
         for event, backward_place, made in of_process.acts.patterns:
             place = made or of_process.training.computed_at(backward_place)
-            if event.what == "normal-draw" and place not in told:
-                told.add(place)
+            if event.what == "normal-draw" and place not in reported:
+                reported.add(place)
                 reason = f"no gradient passes through `torch.normal`, which drew a tensor of shape {tuple(event.shape)}"
                 rank = [of_process.process.rank]
                 findings.append(WITHOUT_GRADIENT.finding("draw", reason, rank, step=event.step, place=place))
     return Sight(findings) if findings else None
 
 
-CHECK: Final = Check("draws", "random draws have the gradient that they are meant to have", _look, (WITHOUT_GRADIENT,))
-"""Only present if it finds something."""
+CHECK: Final = Check("draws", "gradients pass through random draws where they should", _look, (WITHOUT_GRADIENT,))
+"""Present only if it finds something."""

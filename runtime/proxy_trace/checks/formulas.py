@@ -1,12 +1,12 @@
-"""The parts of a loss do not contradict each other.
+"""Checks that the parts of a loss agree with each other.
 
-| what the graph of a loss has | code |
+| the graph of a loss contains | code |
 | --- | --- |
-| rows that are compared after they were divided by the norm of the whole batch | normalised-by-batch |
-| noise that is scaled by what the divergence takes for the variance | scale-is-variance |
-| log-probabilities times the error of a critic, with the gradient of that error | advantage-not-detached |
+| comparisons of rows that were divided by the norm of the whole batch | normalised-by-batch |
+| noise that is scaled by the variance of the divergence | scale-is-variance |
+| log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
 
-That is decided by the structure of the graph alone, in the first backward passes at a place.
+Only the structure of the graph decides. It is examined in the first backward passes at a place.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 NORM: Final = Rule(
     "normalised-by-batch",
     WARNING,
-    "Embeddings that are divided by the norm of the whole batch",
-    "A loss compares the rows of matrices, by their distances or by their products, after each matrix was divided by "
-    "one norm of all its elements: `norm()` without `dim`. The rows do not have length 1, but about one divided by the "
-    "square root of their number, and each row depends on all others.",
-    "Give the norm a dimension, `z / z.norm(dim=1, keepdim=True)`, or use `F.normalize(z, dim=1)`.",
+    "Embeddings divided by the norm of the whole batch",
+    "A loss compares the rows of matrices by distance or by product. Each matrix was first divided by the norm of all "
+    "its elements: `norm()` without `dim`. The rows do not have length 1, but about 1 divided by the square root of "
+    "their number, and each row depends on all others.",
+    "Pass a dimension to the norm, `z / z.norm(dim=1, keepdim=True)`, or use `F.normalize(z, dim=1)`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),
 )
 SCALE: Final = Rule(
     "scale-is-variance",
     WARNING,
-    "Noise that is scaled by a variance",
+    "Noise scaled by a variance",
     "A sample is a mean plus noise times an exponential, as in a variational autoencoder. The divergence from a "
-    "standard normal distribution, `1 + logvar - mean ** 2 - exp(logvar)`, takes that same exponential for the "
-    "variance of the sample; its standard deviation is the square root of that.",
+    "standard normal distribution, `1 + logvar - mean ** 2 - exp(logvar)`, uses the same exponential as the variance. "
+    "But noise must be scaled by the standard deviation, the square root of the variance.",
     "Scale the noise by `torch.exp(0.5 * logvar)`, and use `logvar.exp()` in the divergence.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/rachtsingh/ibp_vae/issues/3", "https://github.com/keras-team/keras/issues/3283"),
@@ -47,10 +47,10 @@ ADVANTAGE: Final = Rule(
     "advantage-not-detached",
     WARNING,
     "Policy losses that train the critic",
-    "A loss has log-probabilities times the error of a critic, such as `returns - values`, with the gradient of that "
-    "error; and the critic has a loss of that error, too. So the policy loss changes the critic: it makes the values "
-    "of likely actions higher or lower, whatever the returns are.",
-    "Detach the error where it is a weight: `(returns - values).detach()`.",
+    "A loss multiplies log-probabilities by the error of a critic, such as `returns - values`, without detaching it. "
+    "The critic is also trained on that error by a loss of its own. So the policy loss changes the critic, too: it "
+    "raises or lowers the values of likely actions, whatever the returns are.",
+    "Detach the error where it weights the log-probabilities: `(returns - values).detach()`.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
@@ -59,29 +59,29 @@ ADVANTAGE: Final = Rule(
 )
 
 _RULES: Final = {
-    "norm-of-batch": (NORM, "embedding", "rows of shape {shape} are divided by the norm of them all"),
-    "scale-is-variance": (SCALE, "noise", "what scales it, of shape {shape}, is the variance in the divergence"),
-    "error-not-detached": (ADVANTAGE, "loss", "the weights of log-probabilities, of shape {shape}, have a gradient"),
+    "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
+    "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
+    "error-not-detached": (ADVANTAGE, "loss", "the weights of log-probabilities, of shape {shape}, are not detached"),
 }
-"""The rule of each pattern, what it is about, and what is said."""
+"""For each pattern, its rule, and the name and reason of its findings."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         for event, backward_place, made in of_process.acts.patterns:
             if event.what not in _RULES:
                 continue
             rule, name, reason = _RULES[event.what]
             place = made or of_process.training.computed_at(backward_place)
-            if (rule.code, place) in told:
+            if (rule.code, place) in reported:
                 continue
-            told.add((rule.code, place))
+            reported.add((rule.code, place))
             words = reason.format(shape=tuple(event.shape))
             findings.append(rule.finding(name, words, [of_process.process.rank], step=event.step, place=place))
     return Sight(findings, [*evidence.device_words, *evidence.compiled_words]) if findings else None
 
 
 CHECK: Final = Check("formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE))
-"""Applies if a formula contradicts itself: few programs have one that could."""
+"""Present only if it finds something, because few programs contain such formulas."""

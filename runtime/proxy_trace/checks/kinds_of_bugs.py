@@ -143,7 +143,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "Random values are drawn by a function through which no gradient passes.",
+        "A gradient should pass through random draws, but the function that draws them passes none.",
         "draw-without-gradient",
         ("https://github.com/pytorch/pytorch/issues/4620",),
     ),
@@ -632,6 +632,16 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/mlcommons/GaNDLF/pull/870", "https://github.com/xudonmao/VMT/issues/1"),
     ),
     KindOfBug(
+        "Structure",
+        "Attention heads are split or merged by a view alone, without swapping heads and tokens.",
+        "view-mixes-tokens",
+        (
+            "https://github.com/reczoo/FuxiCTR/issues/30",
+            "https://github.com/jsbaan/transformer-from-scratch/pull/6",
+            "https://github.com/ajhalthor/Transformer-Neural-Network/pull/4",
+        ),
+    ),
+    KindOfBug(
         "Loss and data",
         "Class scores are viewed as rows without moving the class dimension, and compared with the wrong labels.",
         "view-mixes-classes",
@@ -708,7 +718,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "The outer loss of meta-learning does not depend on the parameters that the inner steps made.",
+        "The outer loss of meta-learning does not depend on the parameters that the inner steps adapted.",
         "inner-steps-unused",
         (
             "https://github.com/KanishJebaMathewM/Truxify/issues/13118",
@@ -717,7 +727,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
-        "An optimizer keeps the memory of a gradient, which the next backward pass changes.",
+        "The state of an optimizer shares memory with a gradient, so the next backward pass overwrites it.",
         "optimizer-keeps-gradient",
         (
             "https://github.com/jettify/pytorch-optimizer/issues/55",
@@ -726,19 +736,19 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "The average of a model, or a target network, takes nearly all of the model at each step.",
+        "A moving average of a model, or a target network, is almost replaced by the model at each step.",
         "average-follows-at-once",
         ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
     ),
     KindOfBug(
         "Loss and data",
-        "Embeddings are divided by the norm of the whole batch, and not each by its own.",
+        "Embeddings are divided by the norm of the whole batch, instead of each by its own norm.",
         "normalised-by-batch",
         ("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),
     ),
     KindOfBug(
         "Loss and data",
-        "An autoencoder scales its noise by the variance that its divergence is computed of.",
+        "A variational autoencoder scales its noise by the variance instead of the standard deviation.",
         "scale-is-variance",
         ("https://github.com/rachtsingh/ibp_vae/issues/3", "https://github.com/keras-team/keras/issues/3283"),
     ),
@@ -754,13 +764,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A softmax is trained on samples that have any number of labels.",
+        "A softmax is trained on samples with any number of labels.",
         "multi-hot-in-softmax",
         ("https://github.com/hypnopump/rgn2-replica/pull/12",),
     ),
     KindOfBug(
         "Loss and data",
-        "Logits are compared with 0.5, as probabilities are, to count what is right.",
+        "Logits are compared with 0.5, as if they were probabilities, to count correct predictions.",
         "logits-compared-with-half",
         (
             "https://github.com/FenTechSolutions/CausalDiscoveryToolbox/issues/38",

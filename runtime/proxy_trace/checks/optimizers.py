@@ -1,7 +1,7 @@
 """Checks that optimizers have the parameters of the trained models.
 
 An optimizer keeps the tensors that it was created with. If the model is then copied, replaced or given new parameters,
-it keeps stepping the old ones: backward passes reach the new ones, which nobody steps.
+the optimizer still steps the old ones. Backward passes reach the new ones, which no optimizer steps.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OTHER_MODEL: Final = Rule(
     "optimizer-of-other-model",
     WARNING,
     "Optimizers of other models",
-    "An optimizer that stepped holds tensors that are no longer parameters of a traced model. Either it holds no "
-    "others, and a traced model has the same number of parameters, or of trainable ones, of which some had gradients "
-    "but none was ever in a step or has changed. Or it holds parameters of a model and other tensors, and the same "
-    "number of parameters of that model had gradients that no optimizer used and have not changed. Or an optimizer "
-    "found gradients at first, but in its last steps (at least twenty, and a third of all) none of its parameters had "
-    "one, although none is frozen and there were backward passes.",
+    "An optimizer that stepped holds tensors that are not parameters of a traced model. Either it holds only such "
+    "tensors, and a traced model has as many parameters or trainable parameters: some of these had gradients, but none "
+    "was ever in a step or has changed. Or it also holds parameters of a model, and as many other parameters of that "
+    "model had gradients that no optimizer used, and have not changed. Or its parameters had gradients at first, but "
+    "not in its last steps (at least twenty, and a third of all), although none is frozen and there were backward "
+    "passes.",
     "Create the optimizer after the last change to the model: after it was copied, wrapped, moved, given another "
     "head, or loaded as a whole. Or call `load_state_dict`, which keeps the tensors.",
     "show {run} --kind optimizer",
@@ -40,11 +40,10 @@ RECREATED: Final = Rule(
     "optimizer-recreated",
     WARNING,
     "Optimizers recreated for each step or each epoch",
-    "At least five optimizers of one class were created at one place from the same parameters, and each made one step. "
-    "Its state (momentum, averages) is lost each time. Or each made as many steps, "
-    "at the same learning rate, as a data loader has batches, over several passes through that loader, and nothing but "
-    "steps changed the parameters. If they merely made the same number of steps, it is a note: each may be for another "
-    "task.",
+    "At least five optimizers of one class were created at one place for the same parameters, and each made one step. "
+    "Their state (momentum, averages) is lost each time. Or each made as many steps as a data loader has batches, at "
+    "the same learning rate, over several passes through that loader, and only steps changed the parameters. If they "
+    "merely made the same number of steps, this is a note: each may be for another task.",
     "Create the optimizer once, before the loop.",
     "show {run} --kind optimizer",
     sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
@@ -53,9 +52,10 @@ HAS_FROZEN: Final = Rule(
     "optimizer-has-frozen",
     WARNING,
     "Frozen parameters that steps still change",
-    "A parameter was frozen but is still in an optimizer: its gradient exists and is zero, and at least two steps "
-    "changed its values, through momentum, averages or weight decay.",
-    "Freeze first, and pass the optimizer only the parameters to train; or let `zero_grad` set gradients to `None`.",
+    "A frozen parameter is still in an optimizer. Its gradient exists and is zero, and at least two steps changed its "
+    "values through momentum, averages or weight decay.",
+    "Freeze first, and pass only the trainable parameters to the optimizer; or let `zero_grad` set gradients to "
+    "`None`.",
     "history {run} {name}",
     "parameter",
     ("https://github.com/neuralmagic/sparseml/issues/965",),
@@ -64,9 +64,9 @@ STAYS_FROZEN: Final = Rule(
     "optimizer-stays-frozen",
     WARNING,
     "Optimizers whose parameters stay frozen",
-    "An optimizer found gradients at first. In its last steps (at least twenty, and ten times as many as before) it "
-    "found none, although there were backward passes, and all its parameters are frozen. They were frozen for the step "
-    "of another model, as a discriminator is for its generator's step, and never unfrozen.",
+    "The parameters of an optimizer had gradients at first. In its last steps (at least twenty, and ten times as many "
+    "as before) they had none, although there were backward passes, and all are frozen. They may have been frozen for "
+    "the step of another model, as a discriminator is for the step of its generator, and never unfrozen.",
     "Set `requires_grad` to true again before the backward pass for this optimizer.",
     "show {run} --kind parameter,optimizer_step",
     sources=("https://github.com/junyanz/pytorch-CycleGAN-and-pix2pix/blob/master/models/pix2pix_model.py",),
@@ -76,7 +76,7 @@ _FEWEST_EPOCHS: Final = 4
 _FEWEST_LEFT: Final = 20
 _TIMES_LEFT: Final = 10
 _FEWEST_RECREATED: Final = 5
-"""This many optimizers from one place are more than a few phases of training."""
+"""Fewer optimizers from one place may be phases of training."""
 
 _STATELESS: Final = frozenset({"SGD"})
 """Classes that keep no state unless momentum is set."""
@@ -84,12 +84,12 @@ _STATELESS: Final = frozenset({"SGD"})
 IS_GRADIENT: Final = Rule(
     "optimizer-keeps-gradient",
     WARNING,
-    "Optimizers that keep the memory of a gradient",
-    "When an optimizer that is not one of PyTorch's began one of its first steps, a tensor of its state, whose name "
-    "says that it keeps something for later (`momentum_buffer`, `previous_grad`), had the same memory as the gradient "
-    "of its parameter. So the backward pass wrote over what was kept. It was assigned without a copy, and gradients "
-    "are cleared by zeros, or not at all.",
-    'Keep a copy: `state["momentum_buffer"] = p.grad.clone()`.',
+    "Optimizers whose state shares memory with a gradient",
+    "An optimizer that is not part of PyTorch began one of its first steps. A tensor in its state shared memory with "
+    "the gradient of its parameter, although its name says that it keeps a value for later (`momentum_buffer`, "
+    "`previous_grad`). The state was assigned without a copy, and gradients are set to zero or not cleared at all, so "
+    "the backward pass overwrote the state.",
+    'Store a copy: `state["momentum_buffer"] = p.grad.clone()`.',
     "show {run} --kind state_pattern",
     sources=(
         "https://github.com/jettify/pytorch-optimizer/issues/55",
@@ -164,18 +164,18 @@ def _without_gradients(of_process: ProcessEvidence) -> list[Finding]:
 
 
 def _with_gradients(of_process: ProcessEvidence) -> list[Finding]:
-    """The optimizers of one process whose state is a gradient."""
+    """The optimizers of one process whose state shares memory with a gradient."""
     found = []
     for state in of_process.acts.states:
         if state.event.what == "state-is-gradient":
-            reason = f'"{state.event.name}" is the memory of the gradient'
+            reason = f'"{state.event.name}" shares memory with the gradient'
             rank, place = [of_process.process.rank], state.made or state.place
             found.append(IS_GRADIENT.finding(state.tensor, reason, rank, step=state.event.step, place=place))
     return found
 
 
 def _recreated(of_process: ProcessEvidence) -> list[Finding]:
-    """The optimizers of one process that were recreated again and again for the same parameters."""
+    """The optimizers of one process that were created repeatedly for the same parameters."""
     alike: dict[tuple[str, str, frozenset[int], int], list[OptimizerSummary]] = {}
     for optimizer in of_process.training.optimizers.values():
         if optimizer.made and optimizer.steps and _keeps_state(optimizer):

@@ -1,8 +1,8 @@
-"""Checks that penalties on gradients have gradients themselves, and that derivatives with a graph are used.
+"""Checks that penalties on gradients have gradients themselves, and that gradients with a graph are used.
 
-`torch.autograd.grad` without `create_graph=True` returns gradients without a graph. A penalty that is computed from
-them, as in WGAN-GP, is a constant in the loss and regularises nothing. The other way round, gradients of parameters
-with `create_graph=True`, as in the inner loop of MAML, are for a loss that depends on the parameters they produce.
+`torch.autograd.grad` without `create_graph=True` returns gradients without a graph. A penalty computed from them, as
+in WGAN-GP, is a constant in the loss and regularises nothing. Conversely, gradients with `create_graph=True`, as in the
+inner loop of MAML, update parameters on which a later loss should depend.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ UNUSED: Final = Rule(
     "inner-steps-unused",
     WARNING,
     "Inner steps of meta-learning that no loss depends on",
-    "`torch.autograd.grad` with `create_graph=True` gave gradients of parameters, again and again at one place, and "
-    "later ones were computed from what earlier ones had made, or the function is called after adaptation (`adapt`, "
-    "`inner_update`). But the graph of no later pass ever had these gradients in it, of four backward passes looked at "
-    "for each. So the loss that is trained does not depend on the parameters that were adapted: it was computed with "
-    "those that they started from, or the steps were made on `.data`.",
+    "`torch.autograd.grad` with `create_graph=True` repeatedly computed gradients of parameters at one place. Later "
+    "gradients were computed from earlier ones, or the name of the function says that it adapts parameters (`adapt`, "
+    "`inner_update`). But no later backward pass used these gradients: four were examined for each. So the training "
+    "loss does not depend on the adapted parameters. It was computed with the initial ones, or the steps were made on "
+    "`.data`.",
     "Compute the outer loss with the adapted parameters, `functional_call(model, adapted, (x,))`.",
     "show {run} --kind graph_pattern",
     sources=(
@@ -67,16 +67,16 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 def _unused(of_process: ProcessEvidence) -> list[Finding]:
-    """The places of one process whose derivatives were for a loss that does not depend on them."""
+    """The places of one process whose gradients have a graph that no loss uses."""
     found = []
     used = {place for event, place, _ in of_process.acts.patterns if event.what == "derivatives-used"}
     for event, place, made in of_process.acts.patterns:
         if event.what == "derivatives-unused" and place not in used and of_process.has_trained:
-            reason = "no loss that is trained depends on the gradients that it computes with a graph"
+            reason = "it computes gradients with a graph, but no training loss depends on them"
             rank = [of_process.process.rank]
             found.append(UNUSED.finding("autograd.grad", reason, rank, step=event.step, place=made or place))
     return found
 
 
 CHECK: Final = Check("penalties", "penalties on gradients have gradients", _look, (CONSTANT_PENALTY, UNUSED))
-"""Applies if a function named like a penalty computes gradients, or derivatives with a graph are unused."""
+"""Applies if a function named like a penalty computes gradients, or if gradients with a graph are unused."""

@@ -2,17 +2,17 @@
 
 | the loss or attention received | code |
 | --- | --- |
-| targets of a language model that are the tokens it reads, although it sees no later ones | target-shift-wrong |
+| targets of a causal language model that are the tokens that it reads | target-shift-wrong |
 | targets of a language model that are the tokens after the next ones | target-shift-wrong |
 | targets that end with the embedding's padding token, which the loss does not ignore | padding-in-loss |
 | targets of a language model that are the next tokens, which its attention sees | causal-mask-missing |
 | a mask that leaves only the padding | attention-mask-inverted |
 | binary targets such as -1 or 2; targets such as 0 instead of 1 and -1 | labels-of-other-set |
-| targets of a cross entropy with several classes in some rows, and none in others | multi-hot-in-softmax |
+| targets of a cross entropy with several classes in some rows and none in others | multi-hot-in-softmax |
 | the last step of a recurrent layer's output for padded sequences | last-step-is-padding |
 
-The values themselves show this, in the first backward passes at a place. They are read only on the CPU, and not of
-tensors that the program has saved through its own hooks.
+The values are read in the first backward passes at a place. They are read only on the CPU, and not if the program saved
+the tensors through its own hooks.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ SHIFT: Final = Rule(
     "target-shift-wrong",
     WARNING,
     "Targets of language models that are not the next tokens",
-    "All classes that a cross entropy received are tokens that the model reads, with the same vocabulary. Either they "
-    "are at the same position, although the model sees no later tokens there, so that it only has to copy them; or "
-    "they are two positions ahead, because both the data and the loss shift them. A model is known to see no later "
-    "tokens by the weights of its attention, or if it has a single unidirectional recurrent layer besides linear ones. "
-    "A model that reads two texts, such as a translator, has one such layer for each; the targets are not in the other "
-    "text.",
+    "All target classes of a cross entropy are tokens that the model reads, from the same vocabulary. Either they are "
+    "at the same position, although the model is causal, so that it only has to copy them. Or they are two positions "
+    "ahead, because both the data and the loss shift them. A model is causal if its attention weights show it, or if "
+    "it has a single unidirectional recurrent layer besides linear ones. A model that reads two texts, such as a "
+    "translator, has one such layer for each text, and the targets are in only one of the texts.",
     "Compare the outputs for `tokens[:, :-1]` with `tokens[:, 1:]`, and shift in one place only.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/huggingface/transformers/issues/32944",),
@@ -47,9 +46,9 @@ PADDING: Final = Rule(
     "padding-in-loss",
     WARNING,
     "Losses that count padding",
-    "The embedding of a model has a `padding_idx`. The classes that a cross entropy received end with that token, at "
-    "least twice in some sequences, and neither `ignore_index` nor class weights exclude it. The longer the padding, "
-    "the less the other tokens count.",
+    "The embedding of a model has a `padding_idx`. Some target sequences of a cross entropy end with at least two of "
+    "these tokens, and neither `ignore_index` nor class weights exclude them. The longer the padding, the less the "
+    "other tokens count.",
     "Set `ignore_index` of the loss to the padding index.",
     "show {run} --kind graph_pattern",
     sources=(
@@ -61,10 +60,10 @@ MASK: Final = Rule(
     "attention-mask-inverted",
     WARNING,
     "Attention to padding only",
-    "In attention over the tokens of an embedding, exactly one token gets any weight, in all sequences. It occurs at "
-    "least twice at the end of one, and nowhere else; all other tokens are masked. The mask is inverted: "
-    "`scaled_dot_product_attention` expects True for tokens to attend to, the layers of `torch.nn` expect True for "
-    "tokens to mask.",
+    "Attention over the tokens of an embedding gives weight to a single token of the vocabulary, in all sequences. "
+    "That token occurs only at the ends of sequences, at least twice in one of them. All other tokens are masked. The "
+    "mask is inverted: `scaled_dot_product_attention` expects True for tokens to attend to, but the layers of "
+    "`torch.nn` expect True for tokens to mask.",
     "Pass `~mask`.",
     "show {run} --kind graph_pattern",
     sources=(
@@ -77,9 +76,9 @@ CAUSAL: Final = Rule(
     "causal-mask-missing",
     WARNING,
     "Language models that see the tokens to predict",
-    "All classes that a cross entropy received are the next tokens of the text that the model reads. Every "
-    "self-attention over these tokens lets some of them see later ones, so the model can copy what it should predict. "
-    "No recurrent layer and no other text is involved. The loss falls to almost 0, but generated text is meaningless.",
+    "All target classes of a cross entropy are the next tokens of the text that the model reads. Every self-attention "
+    "over these tokens lets some of them see later ones, so the model can copy what it should predict. The model has "
+    "no recurrent layer and reads no other text. The loss falls to almost 0, but generated text is meaningless.",
     "Use `scaled_dot_product_attention(..., is_causal=True)`; pass the layers of `torch.nn` the mask from "
     "`nn.Transformer.generate_square_subsequent_mask(length)`.",
     "show {run} --kind graph_pattern",
@@ -92,9 +91,9 @@ LABELS: Final = Rule(
     "labels-of-other-set",
     WARNING,
     "Labels outside the set of a loss",
-    "A binary cross entropy expects targets from 0 to 1; here some are below -0.5 or above 1.5, such as labels of -1. "
-    "Or `cosine_embedding_loss`, `hinge_embedding_loss` or `soft_margin_loss`, which expect 1 and -1, received other "
-    "targets, such as 0: these count as neither class, or as both.",
+    "A binary cross entropy expects targets from 0 to 1, but some are below -0.5 or above 1.5, such as labels of -1. "
+    "Or `cosine_embedding_loss`, `hinge_embedding_loss` or `soft_margin_loss` received targets other than 1 and -1, "
+    "such as 0. These count as neither class, or as both.",
     "Convert the labels: `2 * y - 1` turns 0 and 1 into -1 and 1; `(y + 1) / 2` does the reverse.",
     "show {run} --kind graph_pattern",
     sources=(
@@ -105,10 +104,10 @@ LABELS: Final = Rule(
 MULTI_HOT: Final = Rule(
     "multi-hot-in-softmax",
     WARNING,
-    "Softmax over labels that do not exclude one another",
-    "`F.cross_entropy` received targets of zeros and ones, several ones in some rows and none in others: each sample "
-    "has any number of labels. A softmax makes the classes compete, so that no two can be likely at a time, and a row "
-    "without ones counts for nothing. The scores are the output of a linear or convolutional layer.",
+    "Softmax over labels that are not mutually exclusive",
+    "`F.cross_entropy` received targets of zeros and ones, with several ones in some rows and none in others: each "
+    "sample has any number of labels. With a softmax, no two classes can both be almost certain, and a row without "
+    "ones adds nothing to the loss. The scores are the output of a linear or convolutional layer.",
     "Use `nn.BCEWithLogitsLoss`, and `torch.sigmoid` to predict.",
     "show {run} --kind graph_pattern",
     sources=(
@@ -120,10 +119,10 @@ LAST_STEP: Final = Rule(
     "last-step-is-padding",
     WARNING,
     "Last steps of recurrent layers that are padding",
-    "The embedding of a model has a `padding_idx`, and at least half of the sequences of a batch end with that token, "
-    "but not all. A recurrent layer reads them as they are, and the model takes its output at the last step, as in "
-    "`out[:, -1]`: for most samples it is what is left after all the padding, and it depends on how long the other "
-    "sequences of the batch are.",
+    "The embedding of a model has a `padding_idx`. At least half of the sequences of a batch, but not all, end with "
+    "that token. A recurrent layer reads them without packing, and the model takes its output at the last step, as in "
+    "`out[:, -1]`. For most samples this is the output after the padding, which also depends on the lengths of the "
+    "other sequences in the batch.",
     "Take the output at the last token, `out[torch.arange(len(out)), lengths - 1]`; or pack the sequences with "
     "`pack_padded_sequence` and use the last hidden state.",
     "show {run} --kind graph_pattern",
@@ -180,20 +179,20 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
     if event.what == "padding-attended":
         return MASK, "attention", f"only token {first:.0f}, the padding, is attended to"
     if event.what == "binary-targets":
-        return LABELS, "loss", f"a binary cross entropy had targets from {first:.3g} to {last:.3g}"
+        return LABELS, "loss", f"a binary cross entropy received targets from {first:.3g} to {last:.3g}"
     if event.what == "sign-targets":
         return LABELS, "loss", f"{first:,.0f} of {last:,.0f} targets are neither 1 nor -1"
     if event.what == "multi-hot-targets" and len(event.values) > 1:
         none = event.values[1]
-        reason = f"of {last:,.0f} rows of targets {first:,.0f} have several ones, and {none:,.0f} have none"
+        reason = f"of {last:,.0f} target rows, {first:,.0f} have several ones and {none:,.0f} have none"
         return MULTI_HOT, "loss", reason
     if event.what == "last-step-padding":
-        return LAST_STEP, "model", f"in {first:,.0f} of {last:,.0f} sequences, the last step that it takes is padding"
+        return LAST_STEP, "model", f"it takes the last step, which is padding in {first:,.0f} of {last:,.0f} sequences"
     return None
 
 
 def _has_one_direction(of_process: ProcessEvidence, texts: int) -> bool:
-    """Whether a process calls one unidirectional recurrent layer for each text, and no other that mixes positions."""
+    """Whether a process calls one unidirectional recurrent layer per text, and no other layer that mixes positions."""
     parents = {module.parent for module in of_process.process.modules}
     called = [each for each in of_process.process.modules if each.calls and each.id not in parents and not each.removed]
     recurrent = [each for each in called if each.type in _RECURRENT]

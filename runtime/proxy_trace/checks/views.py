@@ -7,6 +7,8 @@ error, and each row has features of several samples.
 | the graph of a loss has | code |
 | --- | --- |
 | a view of a tensor (n, batch, features) as (batch, n * features) | view-mixes-samples |
+| queries and keys (batch, tokens, features) viewed as (batch, heads, tokens, ...) | view-mixes-tokens |
+| heads (batch, heads, tokens, features) viewed as (batch, tokens, heads * features) | view-mixes-tokens |
 | a log-softmax of a view of scores (batch, classes, ...) as (-1, classes) | view-mixes-classes |
 | a `cross_entropy` of products of vectors with themselves, without a mask | self-similarity-not-masked |
 """
@@ -36,6 +38,22 @@ SAMPLES: Final = Rule(
     "show {run} --kind graph_pattern",
     sources=("https://github.com/timbmg/Sentence-VAE/issues/15",),
 )
+TOKENS: Final = Rule(
+    "view-mixes-tokens",
+    WARNING,
+    "Attention heads that mix tokens",
+    "The queries and keys of an attention, of shape (batch, tokens, features), were viewed as (batch, heads, tokens, "
+    "...) or (batch * heads, tokens, ...), or its results, of shape (batch, heads, tokens, features), were viewed as "
+    "(batch, tokens, heads * features). A view moves nothing, so what counts as one token afterwards has features of "
+    "several tokens, or one token is several. The numbers of heads and tokens differ, so this is not a coincidence.",
+    "Swap heads and tokens: `x.view(batch, tokens, heads, -1).transpose(1, 2)` to split the features into heads, and "
+    "`x.transpose(1, 2).reshape(batch, tokens, -1)` to merge them.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/reczoo/FuxiCTR/issues/30",
+        "https://github.com/jsbaan/transformer-from-scratch/pull/6",
+    ),
+)
 CLASSES: Final = Rule(
     "view-mixes-classes",
     WARNING,
@@ -61,19 +79,26 @@ SELF: Final = Rule(
     sources=("https://github.com/Lightning-Universe/lightning-bolts/issues/695",),
 )
 
+_OF_HEADS: Final = frozenset({"heads-view", "heads-merge"})
+_OF_PATTERNS: Final = _OF_HEADS | {"classes-view", "self-similarity"}
+
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
         findings += _of_samples(of_process)
         reported: set[tuple[str, str]] = set()
-        for event, backward_place, _ in of_process.acts.patterns:
-            place = of_process.training.computed_at(backward_place)
-            if event.what not in ("classes-view", "self-similarity") or (event.what, place) in reported:
+        for event, backward_place, made in of_process.acts.patterns:
+            place = made or of_process.training.computed_at(backward_place)
+            if event.what not in _OF_PATTERNS or (event.what, place) in reported:
                 continue
             reported.add((event.what, place))
             shape, rank = tuple(event.shape), [of_process.process.rank]
-            if event.what == "classes-view":
+            if event.what in _OF_HEADS:
+                what = "queries and keys" if event.what == "heads-view" else "results"
+                reason = f"a view of its {what}, of shape {shape}, mixes their tokens"
+                findings.append(TOKENS.finding("attention", reason, rank, place=place))
+            elif event.what == "classes-view":
                 reason = f"scores of shape {shape} are viewed as rows of {shape[1]:,}"
                 findings.append(CLASSES.finding("loss", reason, rank, place=place))
             else:
@@ -85,7 +110,7 @@ def _look(evidence: Evidence) -> Sight:
 
 
 def _of_samples(of_process: ProcessEvidence) -> list[Finding]:
-    """The views of one process that mix samples; placed at the call of the recurrent layer, if there is just one."""
+    """The views of one process that mix samples, at their line or else at the call of the only recurrent layer."""
     recurrent = [
         each for each in of_process.process.modules if each.type in ("LSTM", "GRU", "RNN") and each.called_place
     ]
@@ -97,8 +122,9 @@ def _of_samples(of_process: ProcessEvidence) -> list[Finding]:
             name, place = "view", backward_place
             if len(recurrent) == 1:
                 name, place = recurrent[0].name, recurrent[0].called_place
+            place = mix.made or place
             findings.append(SAMPLES.finding(name, reason, [of_process.process.rank], place=place))
     return findings
 
 
-CHECK: Final = Check("views", "views keep together what belongs together", _look, (SAMPLES, CLASSES, SELF))
+CHECK: Final = Check("views", "views keep together what belongs together", _look, (SAMPLES, TOKENS, CLASSES, SELF))

@@ -91,6 +91,7 @@ class LoaderSummary(msgspec.Struct):
         place: where the iterations begin, as "file:line".
         last: its last record.
         changed_place: where the function that returns a sample, and changes the data set, begins; likewise.
+        sampler_place: where a sampler with too few weights is created; "" if unknown.
         calls: how many of its records were followed by a call of a root module.
         trained: how many of these calls were in training mode with autograd on.
     """
@@ -98,6 +99,7 @@ class LoaderSummary(msgspec.Struct):
     place: str
     last: events.Loading
     changed_place: str = ""
+    sampler_place: str = ""
     calls: int = 0
     trained: int = 0
 
@@ -110,12 +112,14 @@ class MixSummary(msgspec.Struct):
         kept: in how many calls it was not.
         shape: the shape in the first call of the former kind.
         place: where the root module was called, or the backward pass began.
+        made: the only line that may do it; "" if unknown.
     """
 
     mixed: int = 0
     kept: int = 0
     shape: tuple[int, ...] = ()
     place: str = ""
+    made: str = ""
 
 
 class ActsSummary(NamedTuple):
@@ -297,7 +301,9 @@ class ActsCollector:
             self._position_dims[event.module] = event.dim
         is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
         if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
-            self._count(self._views.setdefault(place, MixSummary()), (event.shape[1], event.shape[0]), event)
+            view = self._views.setdefault(place, MixSummary())
+            self._count(view, (event.shape[1], event.shape[0]), event)
+            view.made = self._names.place(event.made) if event.made else ""
 
     def state_pattern(self, event: events.StatePattern) -> None:
         """State has a pattern."""
@@ -367,6 +373,8 @@ class ActsCollector:
         known.last = event
         if event.changed_by:
             known.changed_place = self._names.place(event.changed_by)
+        if event.sampler_made:
+            known.sampler_place = self._names.place(event.sampler_made)
         self._begun.append(known)
 
     def _place(self, event: events.Happening) -> str:

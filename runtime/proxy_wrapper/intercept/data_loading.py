@@ -11,6 +11,7 @@ changes its own tensors.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
+from proxy_wrapper.places.called_functions import bodies_around
+from proxy_wrapper.places.named_lines import call_line
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
 from proxy_wrapper.values.value_marks import version_of
@@ -155,6 +158,10 @@ class DataLoading(ReplacingInterceptor):
         thread = tracer.thread
         location = tracer.locator.locate(4)
         changed_by = tracer.locator.line(_getitem_line(iteration)) if loader.changed else 0
+        sampler_made = 0
+        if loader.unweighted:
+            bodies = bodies_around(sys._getframe(), tracer.locator.is_user_code)
+            sampler_made = tracer.locator.line(call_line(bodies, sampler))
         event = Loading(
             tracer.now_us(),
             tracer.step,
@@ -175,8 +182,9 @@ class DataLoading(ReplacingInterceptor):
             loader.unweighted,
             loader.changed,
             changed_by,
+            sampler_made,
         )
-        tracer.broadcast(event, location, level=INFO, also=(changed_by,))
+        tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made))
 
 
 def _count_unweighted(iteration: Any, sampler: Any) -> int:

@@ -1,10 +1,10 @@
-"""Sees whether derivatives that can be differentiated again are ever differentiated.
+"""Detects derivatives that can be differentiated again but never are.
 
-`torch.autograd.grad(..., create_graph=True)` with respect to parameters, as in the inner loop of MAML, gives gradients
-with a graph. They are known by the numbers that autograd gave the nodes which made them, and looked for in the graphs
-of later passes. Only some passes at a place are followed. A graph that is too large to be read counts as one that has
-them. Only places are told at which parameters are adapted: some passes there differentiate what earlier ones have made,
-or the function is called so. Others may keep a graph that they have no use for, as to show a norm.
+`torch.autograd.grad(..., create_graph=True)` with respect to parameters, as in the inner loop of MAML, returns
+gradients with a graph. Autograd numbers the nodes that compute them, and these numbers are searched for in the graphs
+of later passes. Only some passes at a place are followed. A graph that is too large to read counts as containing them.
+Only places that adapt parameters are reported: some passes there differentiate the results of earlier ones, or the name
+of the function says so. Other places may create a graph without using it, such as for the norm of a gradient.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _FIRST: Final = 16
-"""How many passes at a place are followed one after another; later only those with a power of two for their number."""
+"""All passes at a place are followed up to this number; later ones only if their number is a power of two."""
 
 _MOST_PLACES: Final = 16
 _MOST_NODES: Final = 4096
 _LATER: Final = 4
-"""How many whole backward passes are looked at for one that was followed."""
+"""The number of whole backward passes that are examined for each followed pass."""
 
 _FEWEST_UNUSED: Final = 8
 _ADAPTATION: Final = re.compile(r"adapt|inner|maml|fast_?weight|meta", re.IGNORECASE)
@@ -40,26 +40,28 @@ _LEAF: Final = "torch::autograd::AccumulateGrad"
 
 
 class _Place:
-    """What is known of a place that computes derivatives with a graph.
+    """What is known about a place that computes derivatives with a graph.
 
     Attributes:
-        passes: how many passes there were with respect to parameters, or to what was computed from earlier ones.
-        unused: how many of them no later pass was found to have differentiated.
-        adapts: whether one took the derivatives of another one at this place, or its function is called so.
-        is_used: whether any was differentiated.
-        stack: the lines of the program that called for the first one, the innermost first.
+        passes: the number of passes with respect to parameters, or to tensors that are not leaves of the graph.
+        unused: the number of followed passes that no later pass differentiated.
+        adapts: whether a pass differentiated the result of an earlier one here, or the function's name says that it
+            adapts parameters.
+        is_used: whether any pass was differentiated.
+        is_reported: whether the place was reported.
+        stack: the lines of the program that led to the first pass, innermost first.
     """
 
-    __slots__ = ("adapts", "is_told", "is_used", "passes", "stack", "unused")
+    __slots__ = ("adapts", "is_reported", "is_used", "passes", "stack", "unused")
 
     def __init__(self) -> None:
         self.passes = self.unused = 0
-        self.adapts = self.is_used = self.is_told = False
+        self.adapts = self.is_used = self.is_reported = False
         self.stack: list[AssignedLine] = []
 
 
 class _Followed:
-    """A pass whose results are looked for: the numbers of the nodes that made them, and the passes looked at since."""
+    """A pass whose results are searched for: the numbers of their nodes, and how many passes were examined since."""
 
     __slots__ = ("location", "numbers", "seen")
 
@@ -70,7 +72,7 @@ class _Followed:
 
 
 class Derivatives:
-    """Makes `GraphPattern` events of derivatives; of one thread, as autograd numbers the nodes of each by itself."""
+    """Creates `GraphPattern` events of the derivatives of one thread: autograd numbers nodes for each thread."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -78,13 +80,13 @@ class Derivatives:
         self._followed: list[_Followed] = []
 
     def before_pass(self, roots: Sequence[torch.Tensor], location: int, *, is_whole: bool, has_graph: bool) -> None:
-        """Look for derivatives that were computed before in what a pass begins with.
+        """Search the graph of a pass for derivatives that were computed earlier.
 
         Args:
-            roots: what is differentiated.
-            location: where.
-            is_whole: whether gradients are accumulated, and not inside of another pass.
-            has_graph: whether what the pass gives can be differentiated again.
+            roots: the tensors to differentiate.
+            location: the place of the pass.
+            is_whole: whether the pass accumulates gradients and does not run inside another one.
+            has_graph: whether the results can be differentiated again.
         """
         if not self._followed:
             return
@@ -100,15 +102,15 @@ class Derivatives:
             each.seen += is_whole
             if each.seen >= _LATER and not place.is_used:
                 place.unused += 1
-                if place.unused >= _FEWEST_UNUSED and place.adapts and not place.is_told:
-                    place.is_told = True
+                if place.unused >= _FEWEST_UNUSED and place.adapts and not place.is_reported:
+                    place.is_reported = True
                     self._emit("derivatives-unused", each.location)
             elif not place.is_used:
                 rest.append(each)
         self._followed = rest
 
     def after_pass(self, results: Any, inputs: Any, location: int) -> None:
-        """Follow what a pass with `create_graph=True` has given, if it is with respect to parameters."""
+        """Follow the results of a pass with `create_graph=True`, if it is with respect to parameters."""
         if len(self._places) >= _MOST_PLACES and location not in self._places:
             return
         place = self._places.setdefault(location, _Place())
@@ -126,10 +128,10 @@ class Derivatives:
             self._followed.append(_Followed(location, numbers))
 
     def _use(self, place: _Place, location: int) -> None:
-        """Note that derivatives of a place were differentiated."""
+        """Record that derivatives of a place were differentiated."""
         if not place.is_used:
             place.is_used = True
-            if place.is_told:
+            if place.is_reported:
                 self._emit("derivatives-used", location)
 
     def _emit(self, what: str, location: int) -> None:
@@ -142,7 +144,7 @@ class Derivatives:
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
 
     def _stack(self) -> list[AssignedLine]:
-        """The lines of the program that are running, the innermost first."""
+        """The lines of the program that are running, innermost first."""
         is_user_code = self._tracer.locator.is_user_code
         found = []
         frame: FrameType | None = sys._getframe(1)
@@ -154,12 +156,12 @@ class Derivatives:
 
 
 def _are_parameters(inputs: Sequence[torch.Tensor], *, has_begun: bool) -> bool:
-    """Whether derivatives are with respect to parameters; once there were such, also to what was computed from them."""
+    """Whether derivatives are with respect to parameters or, if `has_begun`, to results of a computation."""
     return any(isinstance(each, torch.nn.Parameter) or (has_begun and not each.is_leaf) for each in inputs)
 
 
 def _numbers_of(roots: Iterable[torch.Tensor]) -> set[int] | None:
-    """The numbers of the nodes in the graph of some tensors; None if there are too many."""
+    """The numbers of all nodes in the graph of some tensors; None if there are too many."""
     pending = [each.grad_fn for each in roots if each.grad_fn is not None]
     seen = set(pending)
     for node in pending:

@@ -1,7 +1,7 @@
-"""Finds formulas in the graph of a loss of which one part contradicts another.
+"""Finds formulas in the graph of a loss whose parts contradict each other.
 
-A formula is known by its structure: which node takes what which other one gave. Numbers are read only of factors that
-Python wrote into the formula.
+A formula is recognised by its structure: which node uses the result of which other node. The only numbers that are read
+are scalar factors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HALF: Final = 0.5
 _MATRIX: Final = 2
 _MOST_TERMS: Final = 16
 _FARTHEST: Final = 12
-"""How many nodes a formula is followed."""
+"""The most nodes that are followed along one path of a formula."""
 
 _SAME_ROWS: Final = frozenset(
     {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "AliasBackward0", "CloneBackward0"}
@@ -54,15 +54,15 @@ _CHOICES: Final = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackwar
 _LOG_PROBABILITIES: Final = frozenset({"LogsumexpBackward0", "LogSoftmaxBackward0"})
 
 
-class _Given(NamedTuple):
-    """What a node gave in one of its places."""
+class _Output(NamedTuple):
+    """One of the outputs of a node."""
 
     node: Any
     place: int
 
 
 def find_formulas(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
-    """The formulas in a graph that contradict themselves; to be called where no mode sees it."""
+    """The formulas in a graph that contradict themselves. Call it where no mode is active."""
     nodes = list(nodes)
     names = [node.name() for node in nodes]
     with unobserved() as readable:
@@ -72,16 +72,16 @@ def find_formulas(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
             yield from _of_errors(nodes, names)
 
 
-def _taken(node: Any) -> Sequence[_Given]:
-    """What a node took that has a gradient, without what other nodes gave to what has none."""
-    return [_Given(given, place) for given, place in node.next_functions if given is not None]
+def _inputs(node: Any) -> Sequence[_Output]:
+    """The inputs of a node that have a gradient."""
+    return [_Output(value, place) for value, place in node.next_functions if value is not None]
 
 
-def _at(node: Any, index: int) -> _Given | None:
-    """What a node took in one place; None if that has no gradient."""
+def _input(node: Any, index: int) -> _Output | None:
+    """The input of a node at an index; None if it has no gradient."""
     if index >= len(node.next_functions) or node.next_functions[index][0] is None:
         return None
-    return _Given(*node.next_functions[index])
+    return _Output(*node.next_functions[index])
 
 
 def _shape(node: Any) -> tuple[int, ...]:
@@ -89,21 +89,21 @@ def _shape(node: Any) -> tuple[int, ...]:
     return tuple(size if type(size) is int else 0 for size in metadata[0].shape) if metadata else ()
 
 
-def _behind(given: _Given, names: frozenset[str]) -> _Given:
-    """What was given before nodes with some names, each of which took only one thing."""
+def _behind(value: _Output, names: frozenset[str]) -> _Output:
+    """The value before a chain of nodes with some names that have one input each."""
     for _ in range(_FARTHEST):
-        taken = _taken(given.node)
-        if given.node.name() not in names or len(taken) != 1:
+        inputs = _inputs(value.node)
+        if value.node.name() not in names or len(inputs) != 1:
             break
-        (given,) = taken
-    return given
+        (value,) = inputs
+    return value
 
 
-# Rows that are divided by the norm of all.
+# Rows that are divided by the norm of the whole matrix.
 
 
 def _of_norms(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPattern]:
-    """Distances and similarities of rows that were divided by one norm of all of them."""
+    """Distances and similarities of rows that were divided by the norm of the whole matrix."""
     divided = {
         node for node, name in zip(nodes, names, strict=True) if name == _QUOTIENT and _is_divided_by_whole(node)
     }
@@ -118,8 +118,8 @@ def _of_norms(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPatt
 
 
 def _is_divided_by_whole(node: Any) -> bool:
-    """Whether the rows of a matrix are divided by the norm of that very matrix."""
-    shape, above, below = _shape(node), _at(node, 0), _at(node, 1)
+    """Whether a node divides a matrix by its own norm."""
+    shape, above, below = _shape(node), _input(node, 0), _input(node, 1)
     if above is None or below is None or len(shape) != _MATRIX or min(shape) < _MATRIX:
         return False
     below = _behind(below, _AT_LEAST)
@@ -131,54 +131,54 @@ def _is_divided_by_whole(node: Any) -> bool:
         if _squared(below.node) is None:
             return False
         return _squared(below.node) == above
-    return name in _NORMS and _at(below.node, 0) == above
+    return name in _NORMS and _input(below.node, 0) == above
 
 
-def _compared(node: Any, name: str) -> Sequence[_Given]:
-    """The two matrices whose rows a node compares; () if it compares none."""
+def _compared(node: Any, name: str) -> Sequence[_Output]:
+    """The two matrices whose rows a node compares; () if it compares no rows."""
     if name in _DISTANCES:
-        return _taken(node)[:2]
+        return _inputs(node)[:2]
     if name == "LogSoftmaxBackward0":
         product = _behind_scale(node)
-        return _taken(product) if product.name() in _PRODUCTS else ()
+        return _inputs(product) if product.name() in _PRODUCTS else ()
     if name in _NORMS or name == "SumBackward1":
-        taken = _taken(node)
-        if len(_shape(node)) != 1 or len(taken) != 1:
+        inputs = _inputs(node)
+        if len(_shape(node)) != 1 or len(inputs) != 1:
             return ()
-        inner: _Given | None = taken[0] if name in _NORMS else _squared(taken[0].node)
+        inner: _Output | None = inputs[0] if name in _NORMS else _squared(inputs[0].node)
         if inner is None:
             return ()
         inner = _behind(inner, _SUMS)
-        return _taken(inner.node) if inner.node.name() == _DIFFERENCE else ()
+        return _inputs(inner.node) if inner.node.name() == _DIFFERENCE else ()
     return ()
 
 
 def _behind_scale(node: Any) -> Any:
-    """What gave what a node took, before it was scaled and shifted, by numbers that may be learnt."""
+    """The node that computed the input of a node, before scaling and shifting, which may be learned."""
     shape = _shape(node)
     for _ in range(_FARTHEST):
-        taken = [each for each in _taken(node) if _shape(each.node) == shape]
-        if len(taken) != 1:
+        inputs = [each for each in _inputs(node) if _shape(each.node) == shape]
+        if len(inputs) != 1:
             break
-        node = taken[0].node
+        node = inputs[0].node
         if node.name() not in _SHIFTED | _SCALED:
             break
     return node
 
 
-def _squared(node: Any) -> _Given | None:
-    """What a node squares; None if it squares nothing."""
-    name, taken = node.name(), _taken(node)
-    if name == _POWER and len(taken) == 1 and getattr(node, "_saved_exponent", None) == _SQUARE:
-        return taken[0]
-    return taken[0] if name == _PRODUCT and len(taken) == _SQUARE and taken[0] == taken[1] else None
+def _squared(node: Any) -> _Output | None:
+    """The value that a node squares; None if it squares nothing."""
+    name, inputs = node.name(), _inputs(node)
+    if name == _POWER and len(inputs) == 1 and getattr(node, "_saved_exponent", None) == _SQUARE:
+        return inputs[0]
+    return inputs[0] if name == _PRODUCT and len(inputs) == _SQUARE and inputs[0] == inputs[1] else None
 
 
 # The scale of noise, and the variance in a divergence.
 
 
 def _of_scales(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPattern]:
-    """Noise that is scaled by what the divergence from a standard normal distribution takes for the variance."""
+    """Noise that is scaled by the variance in the divergence from a standard normal distribution."""
     scales = [
         found
         for node, name in zip(nodes, names, strict=True)
@@ -189,10 +189,10 @@ def _of_scales(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPat
     for node, name in zip(nodes, names, strict=True):
         if name != _DIFFERENCE and name not in _SUMS:
             continue
-        terms = _terms(_Given(node, 0))
+        terms = _terms(_Output(node, 0))
         for mean, exponential in scales:
             logarithm = _logarithm(exponential.node)
-            squares = [factor for given, factor in terms.items() if _squared(given.node) == mean]
+            squares = [factor for value, factor in terms.items() if _squared(value.node) == mean]
             of_scale = _of_exponential(terms, exponential)
             factor = terms.get(logarithm, 0.0)
             if factor and of_scale == -factor and squares == [-factor]:
@@ -200,13 +200,13 @@ def _of_scales(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPat
                 return
 
 
-def _noisy(node: Any) -> tuple[_Given, _Given] | None:
-    """The mean and the scale, an exponential, of what a node adds up of a mean and noise; None if it does not."""
-    taken = _taken(node)
-    if len(taken) != _SQUARE:
+def _noisy(node: Any) -> tuple[_Output, _Output] | None:
+    """The mean and the scale of a sum of a mean and noise, where the scale is an exponential; None for other nodes."""
+    inputs = _inputs(node)
+    if len(inputs) != _SQUARE:
         return None
-    for mean, noise in (taken, taken[::-1]):
-        factors = _taken(noise.node)
+    for mean, noise in (inputs, inputs[::-1]):
+        factors = _inputs(noise.node)
         if noise.node.name() != _PRODUCT or len(factors) != 1 or len(noise.node.next_functions) != _SQUARE:
             continue
         if factors[0].node.name() == _EXPONENTIAL and _factor(noise.node) is None:
@@ -214,39 +214,39 @@ def _noisy(node: Any) -> tuple[_Given, _Given] | None:
     return None
 
 
-def _logarithm(exponential: Any) -> _Given:
-    """What an exponential is the exponential of, without the half that makes a deviation of a variance."""
-    given = _taken(exponential)[0]
-    return _taken(given.node)[0] if given.node.name() in _SCALED and _factor(given.node) == _HALF else given
+def _logarithm(exponential: Any) -> _Output:
+    """The argument of an exponential, without the factor 0.5 that turns a variance into a standard deviation."""
+    value = _inputs(exponential)[0]
+    return _inputs(value.node)[0] if value.node.name() in _SCALED and _factor(value.node) == _HALF else value
 
 
-def _of_exponential(terms: dict[_Given, float], exponential: _Given) -> float:
-    """The factor of the exponential of the same number among terms; 0 if there is none, or several."""
+def _of_exponential(terms: dict[_Output, float], exponential: _Output) -> float:
+    """The factor of the only term that is the exponential of the same argument; 0 if there is not exactly one."""
     argument = _argument(exponential.node)
     found = [
         factor
-        for given, factor in terms.items()
-        if given.node.name() == _EXPONENTIAL and _argument(given.node) == argument
+        for value, factor in terms.items()
+        if value.node.name() == _EXPONENTIAL and _argument(value.node) == argument
     ]
     return found[0] if len(found) == 1 else 0.0
 
 
-def _argument(exponential: Any) -> tuple[_Given, float]:
-    """What an exponential is of, and the factor in front of that."""
-    given = _taken(exponential)[0]
-    factor = _factor(given.node) if given.node.name() in _SCALED else None
-    return (given, 1.0) if factor is None else (_taken(given.node)[0], factor)
+def _argument(exponential: Any) -> tuple[_Output, float]:
+    """The argument of an exponential without its factor, and the factor."""
+    value = _inputs(exponential)[0]
+    factor = _factor(value.node) if value.node.name() in _SCALED else None
+    return (value, 1.0) if factor is None else (_inputs(value.node)[0], factor)
 
 
-def _terms(root: _Given) -> dict[_Given, float]:
-    """The terms of a sum, each with its factor; {} if a factor is not known, or there are too many."""
-    terms: dict[_Given, float] = {}
+def _terms(root: _Output) -> dict[_Output, float]:
+    """The terms of a sum, each with its factor; {} if a factor is unknown, or if there are too many terms."""
+    terms: dict[_Output, float] = {}
     pending = [(root, 1.0)]
-    for given, factor in pending:
+    for value, factor in pending:
         if len(pending) > _MOST_TERMS:
             return {}
-        node, name = given.node, given.node.name()
-        first, second = _at(node, 0), _at(node, 1)
+        node, name = value.node, value.node.name()
+        first, second = _input(node, 0), _input(node, 1)
         own = _factor(node) if name in _SCALED else None
         if name == _DIFFERENCE or name in _SUMS:
             if getattr(node, "_saved_alpha", 1) != 1:
@@ -260,13 +260,13 @@ def _terms(root: _Given) -> dict[_Given, float]:
         elif own is not None and first is not None:
             pending.append((first, factor * own))
         else:
-            terms[given] = terms.get(given, 0.0) + factor
+            terms[value] = terms.get(value, 0.0) + factor
     return terms
 
 
 def _factor(node: Any) -> float | None:
-    """The number that a product or a quotient multiplies something by; None if it is not a single one."""
-    if len(_taken(node)) != 1 or _at(node, 0) is None:
+    """The scalar that a product or a quotient multiplies its input by; None if it is not a single number."""
+    if len(_inputs(node)) != 1 or _input(node, 0) is None:
         return None
     other: torch.Tensor | None = saved_tensor(node, "other")
     if other is None or numel(other) != 1 or other.dim():
@@ -277,30 +277,30 @@ def _factor(node: Any) -> float | None:
     return number
 
 
-# Errors of a prediction that are the weights of something else.
+# Errors of a prediction that weight log-probabilities.
 
 
 def _of_errors(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPattern]:
-    """Errors of a critic that its own loss squares, and that also are, with their gradient, weights of the policy."""
+    """Errors of a critic that are in its own loss, and that also weight log-probabilities without being detached."""
     for node, name in zip(nodes, names, strict=True):
-        taken = _taken(node)
-        if name != _PRODUCT or len(taken) != _SQUARE or taken[0] == taken[1]:
+        inputs = _inputs(node)
+        if name != _PRODUCT or len(inputs) != _SQUARE or inputs[0] == inputs[1]:
             continue
-        for policy, weight in (taken, taken[::-1]):
+        for policy, weight in (inputs, inputs[::-1]):
             error = _error(weight)
             if error is None or not _is_log_probability(policy):
                 continue
-            predicted = _behind(_taken(error.node)[-1], _SAME_ROWS)
+            predicted = _behind(_inputs(error.node)[-1], _SAME_ROWS)
             if any(_is_loss_of(each, error, predicted) for each in nodes):
                 yield TargetPattern(ERROR, 0, _shape(error.node), ())
                 return
 
 
-def _error(weight: _Given) -> _Given | None:
-    """The difference of something that a weight is, standardised or not; None if it is none."""
+def _error(weight: _Output) -> _Output | None:
+    """The difference that a weight was computed from, standardised or not; None if there is none."""
     for _ in range(_FARTHEST):
         weight = _behind(weight, _SAME_ROWS)
-        name, first, second = weight.node.name(), _at(weight.node, 0), _at(weight.node, 1)
+        name, first, second = weight.node.name(), _input(weight.node, 0), _input(weight.node, 1)
         is_standardised = name == _QUOTIENT and second is not None
         if first is not None and (name == "NegBackward0" or is_standardised):
             weight = first
@@ -314,52 +314,52 @@ def _error(weight: _Given) -> _Given | None:
     return None
 
 
-def _is_mean_of(mean: _Given, of: _Given) -> bool:
-    return mean.node.name() in ("MeanBackward0", "MeanBackward1") and _at(mean.node, 0) == of
+def _is_mean_of(mean: _Output, of: _Output) -> bool:
+    return mean.node.name() in ("MeanBackward0", "MeanBackward1") and _input(mean.node, 0) == of
 
 
-def _is_log_probability(given: _Given) -> bool:
-    """Whether something is the logarithm of the probability of what a policy chose."""
-    pending = [(given, False)]
+def _is_log_probability(value: _Output) -> bool:
+    """Whether a value is the log-probability of a chosen action."""
+    pending = [(value, False)]
     for each, is_chosen in pending:
         if len(pending) > _FARTHEST:
             break
-        name, taken = each.node.name(), _taken(each.node)
-        first = taken[0] if taken else None
+        name, inputs = each.node.name(), _inputs(each.node)
+        first = inputs[0] if inputs else None
         if is_chosen and (
             name in _LOG_PROBABILITIES
-            or (name == _DIFFERENCE and len(taken) == _SQUARE and taken[1].node.name() in _LOG_PROBABILITIES)
+            or (name == _DIFFERENCE and len(inputs) == _SQUARE and inputs[1].node.name() in _LOG_PROBABILITIES)
             or (name == "LogBackward0" and first is not None and _is_of_probabilities(first))
         ):
             return True
         if name == _QUOTIENT and first is not None and first.node.name() == "NegBackward0":
-            squared = _squared(_taken(first.node)[0].node)
-            if squared is not None and squared.node.name() == _DIFFERENCE and _at(squared.node, 0) is None:
-                return True  # Of a normal distribution, at a value that has no gradient.
-        is_scaled = name in _SCALED and len(taken) == 1
+            squared = _squared(_inputs(first.node)[0].node)
+            if squared is not None and squared.node.name() == _DIFFERENCE and _input(squared.node, 0) is None:
+                return True  # The density of a normal distribution, at a value that has no gradient.
+        is_scaled = name in _SCALED and len(inputs) == 1
         if first is not None and (is_scaled or name in _FOLLOWED):
             pending.append((first, is_chosen or name in _CHOICES))
     return False
 
 
-def _is_of_probabilities(given: _Given) -> bool:
-    found = _behind(given, frozenset({"ClampBackward0", "ClampBackward1"})).node
-    taken = _taken(found)
+def _is_of_probabilities(value: _Output) -> bool:
+    found = _behind(value, frozenset({"ClampBackward0", "ClampBackward1"})).node
+    inputs = _inputs(found)
     return found.name() == "SoftmaxBackward0" or (
-        found.name() == _QUOTIENT and bool(taken) and taken[0].node.name() == "SoftmaxBackward0"
+        found.name() == _QUOTIENT and bool(inputs) and inputs[0].node.name() == "SoftmaxBackward0"
     )
 
 
-def _is_loss_of(node: Any, error: _Given, predicted: _Given) -> bool:
-    """Whether a node is a loss of an error, or of the prediction in it."""
+def _is_loss_of(node: Any, error: _Output, predicted: _Output) -> bool:
+    """Whether a node computes a loss from an error, or from the prediction in it."""
     if node.name() in _ERRORS:
-        return any(_behind(each, _SAME_ROWS) in (error, predicted) for each in _taken(node))
+        return any(_behind(each, _SAME_ROWS) in (error, predicted) for each in _inputs(node))
     squared = _squared(node)
     if squared is None:
         return False
     squared = _behind(squared, _SAME_ROWS)
     if squared == error:
         return True
-    taken = _taken(squared.node)
-    is_error = squared.node.name() == _DIFFERENCE and len(taken) == 1
-    return is_error and _behind(taken[0], _SAME_ROWS) == predicted
+    inputs = _inputs(squared.node)
+    is_error = squared.node.name() == _DIFFERENCE and len(inputs) == 1
+    return is_error and _behind(inputs[0], _SAME_ROWS) == predicted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -23,6 +23,7 @@ from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
 from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
 from proxy_wrapper.places.position_slices import position_slices
+from proxy_wrapper.places.view_lines import view_lines
 from proxy_wrapper.values.drawn_nodes import draws_without_gradient
 
 if TYPE_CHECKING:
@@ -60,11 +61,32 @@ _CLASS_LOSS: Final = "NllLossBackward0"
 _VIEWS: Final = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
 _SCALED: Final = frozenset({"DivBackward0", "MulBackward0"})
 _TRANSPOSED: Final = frozenset({"TBackward0", "TransposeBackward0", "PermuteBackward0"})
+_ATTENTION: Final = "ScaledDotProduct"
+"""How the names of the nodes of `scaled_dot_product_attention` begin."""
+_PRODUCT: Final = "BmmBackward0"
+_BEHIND_HEADS: Final = frozenset(
+    _VIEWS
+    | _TRANSPOSED
+    | {"DivBackward0", "MulBackward0", "MulBackward1", "ExpandBackward0", "CloneBackward0", "UnsqueezeBackward0"}
+    | {"ToCopyBackward0", "NativeDropoutBackward0"}
+)
+"""The nodes between a product of an attention and the views that split or merge its heads."""
+_FARTHEST: Final = 8
+_HEADS_AND_ALL: Final = 4
+_SOFTMAXES: Final = frozenset({"SoftmaxBackward0", "SafeSoftmaxBackward0"})
 _FEWEST_MIXED: Final = 3
 """The fewest dimensions of a tensor for which a view may mix up their order."""
 _SIGN: Final = 1 << 63
 _LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
-"""What finds the line to be named, by the formula."""
+"""For each formula, the function that finds its line."""
+
+
+class _Heads(NamedTuple):
+    """A view that splits features into heads: the shape before, the number of dimensions after, and that of heads."""
+
+    before: tuple[int, ...]
+    dimensions: int
+    heads: int
 
 
 class GraphPatterns:
@@ -73,7 +95,7 @@ class GraphPatterns:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._looks: dict[int, int] = {}
-        # What finds the line of a pattern in the code of modules.
+        # For each pattern, the function that finds its line in the code of modules.
         self._finders = {ATTENDED: mask_lines, SEEN: mask_lines, LAST_STEP: self._last_lines}
         # The classes whose `forward` adds no positions.
         self._without_positions: weakref.WeakSet[type] = weakref.WeakSet()
@@ -114,6 +136,8 @@ class GraphPatterns:
             self._class_loss(node, location)
         elif name in _VIEWS:
             self._view(node, location)
+        elif name == _PRODUCT or name.startswith(_ATTENTION):
+            self._heads(node, location)
 
     def _linear(self, node: Any, name: str, users: dict[Any, int], location: int) -> None:
         """Report a linear layer whose input is the unchanged output of another."""
@@ -157,9 +181,10 @@ class GraphPatterns:
                 self._emit("classes-view", (), 1, before, location)
 
     def _class_loss(self, node: Any, location: int) -> None:
-        """Report one whose scores are products of vectors with themselves.
+        """Report a loss whose scores are products of vectors with themselves.
 
-        A divergence that compares them with a teacher's is exempt: there each vector meets itself on both sides.
+        A divergence from the products of a teacher is exempt: both sides contain the product of each vector with
+        itself.
         """
         before = _input_node(node, 0)
         if before is None or before.name() != _LOG_SOFTMAX:
@@ -174,18 +199,37 @@ class GraphPatterns:
             self._emit("self-similarity", (), 0, _sizes_of(before), location)
 
     def _view(self, node: Any, location: int) -> None:
-        """Report a view that was meant to swap the first two dimensions, and does not."""
+        """Report a view that should swap the first two dimensions, but does not."""
         viewed = _view_shapes(node)
         if viewed is None:
             return
         before, after = viewed
+        if _merges_heads(node, before, after):
+            self._emit("heads-merge", (), before[1], before, location, made=self._line_of_view(len(after)))
         if len(before) < _FEWEST_MIXED or len(after) != len(before) - 1 or min(before[:2]) < 2:
             return
         if after[0] == before[1] and before[0] % before[1] and after[1] == before[0] * before[2]:
-            self._emit("view", (), 0, before, location)
+            self._emit("view", (), 0, before, location, made=self._line_of_view(len(after)))
+
+    def _heads(self, node: Any, location: int) -> None:
+        """Report queries and keys that a view splits into heads without keeping their tokens apart."""
+        queries, keys = (_mixed_heads(_input_node(node, index)) for index in (0, 1))
+        if queries is not None and keys is not None and queries.heads == keys.heads:
+            made = self._line_of_view(queries.dimensions)
+            self._emit("heads-view", (), queries.heads, queries.before, location, made=made)
+
+    def _line_of_view(self, dimensions: int) -> int:
+        """The location of the only line in the code of modules that views a tensor to so many dimensions; else 0."""
+
+        def lines_of(code: CodeType) -> Iterator[AssignedLine]:
+            syntax = self._tracer.functions.find(code)
+            lines = () if syntax is None else view_lines(syntax, dimensions)
+            yield from (AssignedLine(code, line) for line in lines)
+
+        return self._line_of_modules(lines_of)
 
     def _positions(self, location: int) -> None:
-        """Tell of modules that add positions along the first or the second dimension, as their code says."""
+        """Report modules whose code adds positions along the first or the second dimension."""
         tracer = self._tracer
         for entry in list(tracer.registry):
             module, forward = entry.module(), forward_of(entry)
@@ -207,13 +251,13 @@ class GraphPatterns:
         yield from () if syntax is None else (AssignedLine(code, line) for line in last_lines(syntax))
 
     def _line_of_modules(self, lines_of: Callable[[CodeType], Iterator[AssignedLine]]) -> int:
-        """The location of the only such line in the code of modules; 0 if there are more, or none."""
+        """The location of the only such line in the code of modules; 0 if there is not exactly one."""
         bodies = self._bodies(self._forwards())
         found = {(id(each.code), each.line): each for body in bodies for each in lines_of(body.code)}
         return self._tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
 
     def _line_of(self, find: Callable[[Iterable[Body]], AssignedLine | None]) -> int:
-        """The location of a line in the code of modules, or of the function that starts the backward pass; else 0."""
+        """The location of a line in the code of modules or in the function that starts the backward pass; else 0."""
         frame = self._tracer.locator.user_frame(2)
         starts = self._forwards() + ([] if frame is None else [Body(frame.f_code, frame.f_globals)])
         return self._tracer.locator.line(find(self._bodies(starts)))
@@ -222,7 +266,7 @@ class GraphPatterns:
         return [forward for entry in list(self._tracer.registry) if (forward := forward_of(entry))]
 
     def _bodies(self, starts: Iterable[Body]) -> list[Body]:
-        """Functions of the program, and those that they lead to, each once."""
+        """Functions of the program and the functions that they may call, without duplicates."""
         is_user_code = self._tracer.locator.is_user_code
         found: dict[int, Body] = {}
         for body in starts:
@@ -254,7 +298,7 @@ class GraphPatterns:
 def _shape_of_positions(module: nn.Module, positions: PositionSlice) -> tuple[int, ...]:
     """The shape of a parameter, a buffer or another tensor that holds positions; () if there is none.
 
-    An embedding has one for each of its rows, along the dimension to which they are added.
+    An embedding holds one position per row. They are taken to lie along the dimension that they are added along.
     """
     name = positions.attribute
     if positions.is_called:
@@ -293,12 +337,51 @@ def _input_node(node: Any, place: int) -> Any:
 def _view_shapes(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The shapes of a view's input and output; None if the node is no view, or its sizes are unknown.
 
-    Only sizes are read: reading a saved tensor may run code, as that of a checkpoint.
+    Only sizes are read: reading a saved tensor may run code, such as that of a checkpoint.
     """
     if node is None or node.name() not in _VIEWS:
         return None
     before, after = getattr(node, "_saved_self_sym_sizes", ()), _sizes_of(node)
     return (tuple(before), after) if before and after and all(type(size) is int for size in before) else None
+
+
+def _mixed_heads(node: Any) -> _Heads | None:
+    """The view behind a node that splits (batch, tokens, features) into heads and mixes the tokens; else None."""
+    for _ in range(_FARTHEST):
+        if node is None or node.name() not in _BEHIND_HEADS:
+            return None
+        before, after = _view_shapes(node) or ((), ())
+        if len(before) == _FEWEST_MIXED and len(after) >= _FEWEST_MIXED and after[-1]:
+            batch, tokens, features = before
+            heads = features // after[-1]
+            is_split = after in ((batch, heads, tokens, after[-1]), (batch * heads, tokens, after[-1]))
+            if is_split and heads * after[-1] == features and min(heads, tokens) > 1 and heads != tokens:
+                return _Heads(before, len(after), heads)
+        node = _input_node(node, 0)
+    return None
+
+
+def _merges_heads(node: Any, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether a view merges the heads of an attention, (batch, heads, tokens, features), and mixes the tokens."""
+    if len(before) != _HEADS_AND_ALL or min(before[1:3]) < 2 or before[1] == before[2]:
+        return False
+    batch, heads, tokens, features = before
+    if after != (batch, tokens, heads * features):
+        return False
+    product = _behind_heads(_input_node(node, 0))
+    if product is None or product.name().startswith(_ATTENTION):
+        return product is not None
+    weights = _behind_heads(_input_node(product, 0)) if product.name() == _PRODUCT else None
+    return weights is not None and weights.name() in _SOFTMAXES
+
+
+def _behind_heads(node: Any) -> Any:
+    """The first node behind another that neither views nor scales; None if there is none near."""
+    for _ in range(_FARTHEST):
+        if node is None or node.name() not in _BEHIND_HEADS:
+            return node
+        node = _input_node(node, 0)
+    return None
 
 
 def _sizes_of(node: Any) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Sees that an optimizer keeps the memory of a gradient, instead of a copy of its values.
+"""Detects optimizers whose state shares memory with a gradient, instead of holding a copy.
 
-The next backward pass, or the zeros of `zero_grad(set_to_none=False)`, then change what was kept. Where gradients are
-set to None, each has memory of its own, and nothing is shared when the next step begins.
+The next backward pass, or `zero_grad(set_to_none=False)`, then changes the state. If gradients are set to None, each
+new gradient has its own memory, and nothing is shared when the next step begins.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 _FIRST: Final = 4
 _OWN: Final = f"{torch.optim.__name__}."
 _KEYS: Final = re.compile(r"prev|last|old|mom|buf|avg|ema|veloc|mean", re.IGNORECASE)
-"""What is called so is to keep its values until the next step."""
+"""Names of state that should keep its values until the next step."""
 
 
 class KeptGradients:
-    """Makes `StatePattern` events of optimizers that are not PyTorch's own."""
+    """Creates `StatePattern` events of optimizers that are not part of PyTorch."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
-        """Look at what an optimizer has kept since its last step, before one of its first steps begins."""
+        """Examine the state that an optimizer kept from its last step, before one of its first steps begins."""
         if type(optimizer).__module__.startswith(_OWN):
             return
         steps = self._steps.get(optimizer, 0)
@@ -74,7 +74,7 @@ class KeptGradients:
 
 
 def _line_of(optimizer: type[torch.optim.Optimizer], key: str) -> AssignedLine | None:
-    """The line of the `step` of a class that keeps something under a key; None if it is not known."""
+    """The line in the `step` of a class that stores a value under a key; None if it is not known."""
     function: Any = optimizer.__dict__.get("step")
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__

@@ -1,8 +1,9 @@
-"""Measures how fast averages of models follow them.
+"""Measures how fast moving averages of models follow the models.
 
-A parameter that no optimizer steps, and that moves all the same, may be the moving average of another one with the same
-shape: `average = factor * average + (1 - factor) * other`. A few elements of the three tell the factor, and whether it
-is the same for all of them. These few are read on the CPU only, and for a limited number of parameters and moves.
+A parameter that changes although no optimizer steps it may be the moving average of another parameter of the same
+shape: `average = factor * average + (1 - factor) * other`. A few elements of the old average, the new average and the
+other parameter show the factor, and whether it is the same for all elements. They are read only on the CPU, and for a
+limited number of parameters and updates.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.events import StatePattern
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import Body, functions_of
+from proxy_wrapper.places.called_functions import bodies_around
 from proxy_wrapper.places.named_lines import average_line
 from proxy_wrapper.values.statistics import has_values, is_hosted, unobserved
 from proxy_wrapper.values.torch_functions import (
@@ -26,7 +27,6 @@ from proxy_wrapper.values.torch_functions import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import FrameType
 
     import torch
 
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 _ELEMENTS: Final = 8
 _MOVES: Final = 16
 _MOST_LOOKS: Final = 256
-"""How many moves of a parameter are looked at, those included that tell no factor."""
+"""The most updates of a parameter that are examined, including those that show no factor."""
 
 _MOST_PARAMETERS: Final = 4
 _MOST_OTHERS: Final = 8
 _ROUNDING: Final = 5e-7
-"""How far a move may be from that of an average, in proportion to the values: a few units in the last place."""
+"""The accepted relative error of a new value: a few units in the last place of float32."""
 
 _CLEAREST: Final = 0.02
-"""How far off a factor may be by rounding."""
+"""The largest error of a factor by rounding."""
 
 
 class _Move(NamedTuple):
-    """The factor of a move, and the parameter that was moved to."""
+    """The factor of an update, and the id of the parameter that the average moved towards."""
 
     factor: float
     other: int
 
 
 class _Average:
-    """What is known of a parameter that moves though no optimizer steps it."""
+    """What is known about a parameter that changes although no optimizer steps it."""
 
     __slots__ = ("first_step", "looks", "moves", "values")
 
@@ -67,15 +67,15 @@ class _Average:
 
 
 class MovingAverages:
-    """Makes `StatePattern` events of averages."""
+    """Creates `StatePattern` events of moving averages."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        # By the id of the parameter; None for one that is no average, or has been told.
+        # By the id of the parameter; None if it is no average, or was already reported.
         self._known: dict[int, _Average | None] = {}
 
     def look(self, changed: Iterable[StateEntry]) -> None:
-        """Look at parameters that have changed since the last look, and not by a step."""
+        """Examine parameters that have changed since the last call, but not by a step."""
         for state in changed:
             if state.is_buffer or state.has_optimizer or self._known.get(state.id, state) is None:
                 continue
@@ -83,7 +83,7 @@ class MovingAverages:
                 self._known[state.id] = self._follow(state, self._known.get(state.id) or _Average())
 
     def _follow(self, state: StateEntry, average: _Average) -> _Average | None:
-        """Note a move; None if the parameter is no average, or enough is known of it."""
+        """Record an update; None if the parameter is no average, or was reported."""
         tensor = state.tensor()
         now = () if tensor is None else _values(tensor)
         before, average.values = average.values, now
@@ -104,7 +104,7 @@ class MovingAverages:
         return None
 
     def _others(self, state: StateEntry, tensor: torch.Tensor, average: _Average) -> list[tuple[int, Sequence[float]]]:
-        """The parameters that one may be the average of, with their values: they have its key, and are stepped."""
+        """The parameters that one may be the average of, with their values: stepped, and with the same key."""
         known = {move.other for move in average.moves}
         found: list[tuple[int, Sequence[float]]] = []
         for other in list(self._tracer.registry.state.values()):
@@ -124,15 +124,9 @@ class MovingAverages:
 
     def _emit(self, state: StateEntry, average: _Average) -> None:
         tracer = self._tracer
-        is_user_code = tracer.locator.is_user_code
-        bodies: dict[int, Body] = {}
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:  # The model may be called by another function than the average is made in.
-            if is_user_code(frame.f_code):
-                own = Body(frame.f_code, frame.f_globals)
-                bodies.update((id(body.code), body) for body in (own, *functions_of(frame.f_globals)))
-            frame = frame.f_back
-        made = tracer.locator.line(average_line(bodies.values()))
+        # The model may be called by another function than the one that updates the average.
+        bodies = bodies_around(sys._getframe(), tracer.locator.is_user_code)
+        made = tracer.locator.line(average_line(bodies))
         factors = [move.factor for move in average.moves]
         values = (min(factors), max(factors), float(tracer.step - average.first_step))
         thread = tracer.thread
@@ -153,7 +147,7 @@ class MovingAverages:
 
 
 def _values(tensor: torch.Tensor) -> Sequence[float]:
-    """The first few elements of a tensor; () if it has fewer, or they are not to be read."""
+    """The first few elements of a tensor; () if it has fewer, or they must not be read."""
     with unobserved() as readable:
         if not (readable and has_values(tensor) and is_hosted(tensor) and numel(tensor) >= _ELEMENTS):
             return ()
@@ -163,7 +157,7 @@ def _values(tensor: torch.Tensor) -> Sequence[float]:
 
 
 def _move(before: Sequence[float], now: Sequence[float], others: Sequence[float], other: int) -> _Move | None:
-    """How far elements moved to others; None if not all by the same factor, or rounding hides it."""
+    """The factor by which all elements moved towards others; None if it differs, or rounding hides it."""
     away = [first - last for first, last in zip(before, others, strict=True)]
     weight = sum(each * each for each in away)
     if not weight:
@@ -179,7 +173,7 @@ def _move(before: Sequence[float], now: Sequence[float], others: Sequence[float]
 
 
 def _is_hidden(before: Sequence[float], now: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
-    """Whether a move is so small that rounding hides what it is."""
+    """Whether an update is so small that rounding hides its factor."""
     return any(
         all(
             abs(first - end) * _CLEAREST < _ROUNDING * max(abs(first), abs(end)) or last == first

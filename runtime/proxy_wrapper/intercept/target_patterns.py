@@ -1,7 +1,7 @@
-"""Finds loss targets, attention masks and last steps that cannot be meant.
+"""Finds loss targets, attention masks and last steps that cannot be intended.
 
-The nodes of the graph have saved them for the backward pass. Only the first passes at a place are read, and only on
-the CPU: reading from an accelerator would wait for it.
+The nodes of the graph have saved them for the backward pass. They are read only for the first passes at a place, and
+only on the CPU: reading from an accelerator would wait for it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NEGATED: Final = "NegBackward0"
 _SELECTED: Final = "SelectBackward0"
 _SUMS: Final = frozenset({"SumBackward0", "SumBackward1"})
 _LAYERS: Final = {"AddmmBackward0": 2, "MmBackward0": 1, "ConvolutionBackward0": 1}
-"""The nodes of layers: the place of their weight."""
+"""The nodes of layers: the index of their weight."""
 _LEAF: Final = "torch::autograd::AccumulateGrad"
 _FUSED_RNN: Final = "MkldnnRnnLayerBackward0"
 
@@ -64,15 +64,15 @@ _SAME_SCORES: Final = frozenset(
     {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1"}
     | {"ToCopyBackward0", "DivBackward0", "MulBackward0"}
 )
-"""What passes scores on, as they are or scaled."""
+"""The nodes that pass scores on unchanged or scaled."""
 _MOST_TEXTS: Final = 2
-"""How many different texts a model reads: that which it writes, and that which it translates."""
+"""The most different texts that a model may read: the text that it writes, and the text that it translates."""
 _LEFT_OUT: Final = -1e4
-"""Masked tokens have less than this added to their scores."""
+"""A mask adds less than this to the scores of masked tokens."""
 _MEAN: Final = 1
 _SUM_OF_ALL: Final = 2
 _FARTHEST: Final = 0.5
-"""The accepted distance of binary targets from 0 and 1: label smoothing on purpose goes up to 1.2."""
+"""How far binary targets may lie outside 0 to 1: deliberate label smoothing goes up to 1.2."""
 
 
 class TargetPattern(NamedTuple):
@@ -93,7 +93,7 @@ class _Tokens(NamedTuple):
 
 
 def find_target_patterns(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
-    """What the nodes of a graph have saved that cannot be meant. Call it where no mode is active."""
+    """The saved tensors of a graph that cannot be intended. Call it where no mode is active."""
     nodes = list(nodes)
     names = [node.name() for node in nodes]
     with unobserved() as readable:
@@ -119,7 +119,7 @@ def find_target_patterns(nodes: Iterable[Any]) -> Iterator[TargetPattern]:
 
 
 def _read(node: Any) -> _Tokens | None:
-    """The tokens of several sequences that an embedding read; None if there are no such tokens, or too many."""
+    """The tokens that an embedding read; None if they are unknown, or not those of several sequences."""
     indices, rows = saved_tensor(node, "indices"), saved_number(node, "weight_sym_argsize_0")
     if indices is None or rows is None or len(indices.shape) != 2 or min(indices.shape) < 2:
         return None
@@ -161,13 +161,13 @@ def _token_faults(node: Any, tokens: Sequence[_Tokens], attentions: Sequence[Any
 
 
 def _first_shift(indices: torch.Tensor, targets: torch.Tensor, ignored: int) -> int | None:
-    """How far targets are ahead of tokens; None if they are others, or are too few to tell."""
+    """How many positions targets are ahead of tokens; None if they are other tokens, or too few to decide."""
     shifts = (shift_of(given, wanted, ignored) for given, wanted in _aligned(indices, targets))
     return next((shift for shift in shifts if shift is not None), None)
 
 
 def _different(tokens: Sequence[_Tokens]) -> list[_Tokens]:
-    """Tokens without those of which others have the same values; [] if there are too many to compare."""
+    """Tokens without duplicates; [] if there are too many to compare, or too many different texts."""
     found: dict[tuple[tuple[int, ...], tuple[int, ...]], _Tokens] = {}
     for each in tokens:
         if numel(each.indices) > _MOST_TOKENS and len(tokens) > 1:
@@ -178,7 +178,7 @@ def _different(tokens: Sequence[_Tokens]) -> list[_Tokens]:
 
 
 def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Rows, Rows]]:
-    """Tokens and targets of the first few sequences, one row per sequence: batch dimension first, then last."""
+    """Tokens and targets of the first few sequences, one row each: for the batch dimension first, then second."""
     first, second = indices.shape
     count = numel(targets)
     if count % first == 0 and count // first > 1:
@@ -190,13 +190,13 @@ def _aligned(indices: torch.Tensor, targets: torch.Tensor) -> Iterator[tuple[Row
 
 
 def _are_of_one_text(tokens: Sequence[_Tokens]) -> bool:
-    """Whether all embeddings of several sequences read the same one; an encoder may see all of another text."""
+    """Whether all embeddings read the same tokens; an encoder may see the whole of another text."""
     first = tolist(tokens[0].indices)
     return all(tolist(each.indices) == first for each in tokens[1:])
 
 
 def _sees_later(node: Any, length: int) -> bool | None:
-    """Whether self-attention over `length` tokens lets some see later ones; None if it is over something else."""
+    """Whether self-attention over `length` tokens lets some see later ones; None for other attention."""
     if node.name() == _FUSED:
         query, key, added = (saved_tensor(node, name) for name in ("query", "key", "attn_mask"))
         if query is None or key is None or query.shape[-2] != length or key.shape[-2] != length:
@@ -254,7 +254,7 @@ def _binary_faults(node: Any) -> Iterator[TargetPattern]:
 
 
 def _sign_faults(targets: torch.Tensor | None) -> Iterator[TargetPattern]:
-    """Zeros among targets whose sign counts."""
+    """Zeros among targets of which only the sign should matter."""
     if targets is not None and numel(targets):
         zeros = numel(targets) - int(item(total(convert(targets, torch.bool))))
         if zeros:
@@ -285,18 +285,18 @@ def _pair_faults(node: Any) -> Iterator[TargetPattern]:
 def _of_multi_hot(node: Any) -> Iterator[TargetPattern]:
     """Targets of `cross_entropy` that are 0 and 1, with several ones in some rows and none in others.
 
-    The scores are those of a layer: the products of vectors with one another may have several that belong together.
+    The scores must come from a layer: similarities of vectors may rightly have several matches in a row.
     """
-    summed = _only_given(node)
-    product = _only_given(summed) if summed is not None and summed.name() in _SUMS else None
+    summed = _only_input(node)
+    product = _only_input(summed) if summed is not None and summed.name() in _SUMS else None
     if product is None or product.name() != "MulBackward0":
         return
     scores = product.next_functions[0][0]
     if scores is None or product.next_functions[1][0] is not None or scores.name() != "LogSoftmaxBackward0":
         return
-    layer = _only_given(scores)
+    layer = _only_input(scores)
     while layer is not None and layer.name() in _SAME_SCORES:
-        layer = _only_given(layer)
+        layer = _only_input(layer)
     targets = saved_tensor(product, "other")
     if layer is None or not _has_weight(layer) or targets is None or len(targets.shape) < 2:
         return
@@ -310,22 +310,22 @@ def _of_multi_hot(node: Any) -> Iterator[TargetPattern]:
 
 
 def _has_weight(node: Any) -> bool:
-    """Whether a node is that of a layer whose weight is a leaf of the graph."""
+    """Whether a node belongs to a layer whose weight is a leaf of the graph."""
     place = _LAYERS.get(node.name())
     weight = None if place is None or place >= len(node.next_functions) else node.next_functions[place][0]
     while weight is not None and weight.name() in ("TBackward0", "ToCopyBackward0"):
-        weight = _only_given(weight)
+        weight = _only_input(weight)
     return weight is not None and weight.name() == _LEAF
 
 
 def _of_last_step(node: Any, tokens: Sequence[_Tokens]) -> Iterator[TargetPattern]:
-    """The last step of what a recurrent layer gave for sequences most of which end with padding, if it is taken."""
+    """The last step of a recurrent layer's output, where it is padding for at least half of the sequences."""
     dim, index = saved_number(node, "dim"), saved_number(node, "index")
     sizes = tuple(getattr(node, "_saved_self_sym_sizes", ()))
     if dim not in (0, 1) or index is None or len(sizes) != len(("batch", "steps", "features")):
         return
     length = sizes[dim]
-    if index not in (length - 1, _LAST) or not _is_recurrent(_only_given(node), length):
+    if index not in (length - 1, _LAST) or not _is_recurrent(_only_input(node), length):
         return
     if len(tokens) != 1 or sizes[0] == sizes[1] or tokens[0].padding < 0:
         return
@@ -341,40 +341,40 @@ def _of_last_step(node: Any, tokens: Sequence[_Tokens]) -> Iterator[TargetPatter
 
 
 def _is_recurrent(node: Any, length: int) -> bool:
-    """Whether a node, or each that it joins, gave the outputs of a recurrent layer of torch for so many steps."""
+    """Whether a node, or each node that it joins, computed the outputs of a recurrent layer for `length` steps."""
     while node is not None and node.name() in ("TransposeBackward0", "TransposeBackward1"):
-        node = _only_given(node)
+        node = _only_input(node)
     if node is None:
         return False
-    given = [each for each, _ in node.next_functions]
+    inputs = [each for each, _ in node.next_functions]
     if node.name() == "CatBackward0":  # Both directions.
-        return len(given) == len(("forward", "backward")) and all(_is_recurrent(each, length) for each in given)
+        return len(inputs) == len(("forward", "backward")) and all(_is_recurrent(each, length) for each in inputs)
     if node.name() == "StackBackward0":
-        return len(given) == length and all(each is not None and _is_cell(each) for each in given)
+        return len(inputs) == length and all(each is not None and _is_cell(each) for each in inputs)
     return bool(node.name() == _FUSED_RNN)
 
 
 def _is_cell(node: Any) -> bool:
-    """Whether a node gave a step of a GRU, or of a simple recurrent layer."""
+    """Whether a node computed one step of a GRU or of a simple recurrent layer."""
     given = [each.name() for each, _ in node.next_functions if each is not None]
     if node.name() == _SUM:
         return given == ["MulBackward0", "TanhBackward0"]
     return node.name() in ("TanhBackward0", "ReluBackward0") and given == [_SUM]
 
 
-def _only_given(node: Any) -> Any:
-    """What a node was given, if that is one value only that has a gradient; else None."""
+def _only_input(node: Any) -> Any:
+    """The node that computed the only input with a gradient; None if there is not exactly one such input."""
     given = [each for each, _ in node.next_functions if each is not None]
     return given[0] if len(given) == 1 else None
 
 
 def _other_input(branch: Any) -> Any:
-    """The first input of a node that has a gradient."""
+    """The first input that has a gradient."""
     return next((each for each, _ in branch.next_functions if each is not None), None)
 
 
 def _is_pair_loss(first: Any, second: Any) -> bool:
-    """Whether one branch is clamped, and both come from one similarity or distance, computed as torch does."""
+    """Whether one branch is clamped, and both use one similarity or distance, computed as torch does."""
     for clamped, other in ((first, second), (second, first)):
         if clamped is None or other is None or clamped.name() != _CLAMP:
             continue

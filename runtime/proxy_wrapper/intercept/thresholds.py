@@ -1,4 +1,4 @@
-"""Sees that a program compares what a model puts out with 0.5: where it calls the model, its code is read, once."""
+"""Detects that a program compares the output of a model with 0.5. The code of each call of a model is read once."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _MOST_PLACES: Final = 1000
 _LOSS_LAYER: Final = nn.BCEWithLogitsLoss
 _LOSS_FUNCTION: Final = torch.nn.functional.binary_cross_entropy_with_logits
 _EXPONENTIALS: Final = frozenset({"exp", "expit", "logsigmoid"})
-"""What a sigmoid is made of by hand."""
+"""Functions that may be part of a handwritten sigmoid."""
 _PROBABILITY_LAYERS: Final = (nn.Sigmoid, nn.Softmax, nn.LogSoftmax, nn.LogSigmoid, nn.Hardsigmoid)
 
 
 class Thresholds:
-    """Makes `GraphPattern` events of the code that calls outermost modules."""
+    """Creates `GraphPattern` events from the code that calls outermost modules."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._places: set[int] = set()
 
     def look(self, entry: ModuleEntry, location: int, thread: ThreadState) -> None:
-        """Look at the code that calls an outermost module, the first time that it is called at a location."""
+        """Read the code that calls an outermost module, at the first call at each location."""
         if location in self._places or len(self._places) >= _MOST_PLACES:
             return
         self._places.add(location)
@@ -58,11 +58,11 @@ class Thresholds:
         body = Body(frame.f_code, frame.f_globals, values_of(frame))
         codes: dict[int, CodeType] = {}
 
-        def stands_for(expression: ast.expr) -> Any:
+        def evaluate(expression: ast.expr) -> Any:
             return _value_of(expression, body)
 
         def followed(expression: ast.expr) -> ast.FunctionDef | None:
-            called = body_of(stands_for(expression))
+            called = body_of(evaluate(expression))
             if called is None or not tracer.locator.is_user_code(called.code):
                 return None
             syntax = tracer.functions.find(called.code)
@@ -73,11 +73,11 @@ class Thresholds:
         found = threshold_of_call(
             function,
             frame.f_lineno,
-            lambda each: stands_for(each) is module,
-            lambda each: _is_loss(stands_for(each)),
+            lambda each: evaluate(each) is module,
+            lambda each: _is_loss(evaluate(each)),
             followed,
         )
-        if found is None or not (found.has_loss or self._puts_out_scores(entry, module)):
+        if found is None or not (found.has_loss or self._returns_scores(entry, module)):
             return
         made = tracer.locator.line(AssignedLine(codes.get(found.line, frame.f_code), found.line))
         values = (float(found.has_loss),)
@@ -94,8 +94,8 @@ class Thresholds:
         )
         tracer.broadcast(event, location, level=INFO, also=(made,))
 
-    def _puts_out_scores(self, entry: ModuleEntry, module: nn.Module) -> bool:
-        """Whether nothing in a model makes probabilities of scores, by its code and its layers."""
+    def _returns_scores(self, entry: ModuleEntry, module: nn.Module) -> bool:
+        """Whether neither the code nor the layers of a model turn scores into probabilities."""
         is_user_code = self._tracer.locator.is_user_code
         for below in named_modules(module, ""):
             if isinstance(below.module, _PROBABILITY_LAYERS):
@@ -110,7 +110,7 @@ class Thresholds:
 
 
 def _may_compare(code: CodeType, names: dict[str, Any]) -> bool:
-    """Whether a function, or one that it can call by a name of its module, has the constant 0.5."""
+    """Whether a function, or one that it can call by a global name, contains the constant 0.5."""
     if HALF in code.co_consts:
         return True
     called = (names.get(name) for name in code.co_names)
@@ -118,7 +118,7 @@ def _may_compare(code: CodeType, names: dict[str, Any]) -> bool:
 
 
 def _value_of(expression: ast.expr, body: Body) -> Any:
-    """What a name, or an attribute of one, stands for; `UNKNOWN` for anything else, and if that cannot be told."""
+    """The value of a name or of an attribute of one; `UNKNOWN` for other expressions, and if it is not known."""
     attributes: list[str] = []
     while isinstance(expression, ast.Attribute):
         attributes.insert(0, f".{expression.attr}")
@@ -127,5 +127,5 @@ def _value_of(expression: ast.expr, body: Body) -> Any:
 
 
 def _is_loss(value: Any) -> bool:
-    """Whether something is the binary cross entropy of logits, as PyTorch has it."""
+    """Whether a value is PyTorch's binary cross entropy with logits, as a layer or as a function."""
     return type(value) is _LOSS_LAYER or value is _LOSS_FUNCTION

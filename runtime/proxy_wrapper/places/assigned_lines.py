@@ -1,6 +1,6 @@
-"""Finds the line that assigned a value: of a variable in a running function, or of a module's attribute.
+"""Finds the line that assigned a variable of a running function, an attribute or an item.
 
-Both are read from the bytecode, where each instruction has its line. Nothing is run, and no source is needed.
+Lines are read from the bytecode, where each instruction has one. Nothing is run, and no source is needed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class NamedInstruction(NamedTuple):
 def variable_used(frame: FrameType) -> AssignedLine | None:
     """The assignment of the variable that the current line of `frame` uses; None if the line uses none.
 
-    Of several variables, it is the one assigned last before that line: for `(loss / count).backward()` the loss, which
-    is computed anew each time.
+    Of several variables, it is the one assigned last before that line: for `(loss / count).backward()` it is the loss,
+    which is recomputed each time.
     """
     code = frame.f_code
     instructions = named_instructions(code)
@@ -62,8 +62,8 @@ def variable_used(frame: FrameType) -> AssignedLine | None:
 def variables_behind(frame: FrameType) -> list[AssignedLine]:
     """The variables that the current line of `frame` uses, those that they were computed from, and so on.
 
-    Each has the line of its last assignment above its use, and they are sorted by these lines. Attributes and
-    parameters are left out.
+    Each has the line of its last assignment before its use, and they are in code order. Attributes and parameters are
+    left out.
     """
     code = frame.f_code
     instructions = named_instructions(code)
@@ -72,7 +72,7 @@ def variables_behind(frame: FrameType) -> list[AssignedLine]:
 
 
 def lines_behind(at: AssignedLine) -> set[int]:
-    """The lines behind what a line computes: itself, and the assignments of the variables that it comes from."""
+    """The line itself, and the lines that assign the variables from which it computes its result."""
     instructions = named_instructions(at.code)
     place = max((index + 1 for index, each in enumerate(instructions) if each.line == at.line), default=0)
     return {at.line} | {each.line for each in _variables_behind(at.code, instructions, place, at.line)}
@@ -94,9 +94,9 @@ def _variables_behind(
 
 
 def _loads_of_statement(instructions: list[NamedInstruction], end: int, line: int) -> Iterator[tuple[str, int]]:
-    """The names that the statement beginning at `line` has read before `end`, with their instructions' indices.
+    """The names that the statement beginning at `line` reads before `end`, with the indices of their instructions.
 
-    `a, b = ...` writes several names in a row. Earlier statements have smaller lines.
+    `a, b = ...` writes several names in a row. Earlier statements have smaller line numbers.
     """
     place = end
     while place and instructions[place - 1].is_store and instructions[place - 1].line == line:
@@ -141,7 +141,7 @@ def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
 
 
 def kept_under(code: CodeType, key: str) -> AssignedLine | None:
-    """The only line of a function that puts something under a key, and neither zeros nor a copy; else None."""
+    """The only line of a function that stores a value other than zeros or a copy under a key; else None."""
     if key not in code.co_consts or len(code.co_code) > MOST_BYTES:
         return None
     before = None
@@ -195,7 +195,7 @@ class AttributeLines:
     """Finds where the `__init__` of a class assigns an attribute; the code of each class is read once."""
 
     def __init__(self) -> None:
-        # The key is an id because the hash of a code object reads all its instructions. The codes are kept so that ids
+        # The key is an id because hashing a code object reads all its instructions. The codes are kept so that ids
         # stay unique.
         self._known: dict[int, tuple[CodeType, dict[str, int]]] = {}
 

@@ -14,6 +14,7 @@ from proxy_wrapper.places.assigned_lines import named_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
 
 _MOST: Final = 32
 """The most functions that are followed from one function."""
@@ -71,6 +72,17 @@ def functions_of(names: dict[str, Any]) -> Iterator[Body]:
                 function = vars(function)["__wrapped__"]
             if type(function) is FunctionType:
                 yield Body(function.__code__, function.__globals__)
+
+
+def bodies_around(frame: FrameType | None, is_followed: Callable[[CodeType], bool]) -> list[Body]:
+    """The running functions of the program, and all functions of their modules, each once."""
+    found: dict[int, Body] = {}
+    while frame is not None:
+        if is_followed(frame.f_code):
+            own = Body(frame.f_code, frame.f_globals)
+            found.update((id(body.code), body) for body in (own, *functions_of(frame.f_globals)))
+        frame = frame.f_back
+    return list(found.values())
 
 
 def return_lines(code: CodeType) -> list[int]:

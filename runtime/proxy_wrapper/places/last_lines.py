@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def last_lines(function: ast.FunctionDef) -> Iterator[int]:
-    """The lines with an index of -1 behind at most one whole dimension, each once."""
+    """The lines with an index of -1 in the first or the second dimension, without duplicates."""
     lines: dict[int, None] = {}
     for node in ast.walk(function):
         if not isinstance(node, ast.Subscript):

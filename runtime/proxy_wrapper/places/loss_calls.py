@@ -1,4 +1,4 @@
-"""Finds the lines that call PyTorch's loss functions, among those that a loss is computed on."""
+"""Finds the lines that call PyTorch's loss functions, among the lines that compute a loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def loss_calls(computed: ComputedLine) -> list[AssignedLine]:
     """The lines that call a loss function or module, each with the function's name in `torch.nn.functional`.
 
     Args:
-        computed: the line that computes the loss. Lines of its function that assign variables behind it count, too.
+        computed: the line that computes the loss. Lines of the same function that assign the variables it uses count,
+            too.
     """
     lines = lines_behind(computed.at)
     found: dict[AssignedLine, None] = {}
@@ -47,7 +48,7 @@ def loss_calls(computed: ComputedLine) -> list[AssignedLine]:
 
 
 def _paths(code: CodeType) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The names that a function reads, with the attributes read from each, and the line: `("self", ".criterion")`."""
+    """The names that a function reads, with the attributes read from each, `("self", ".criterion")`, and the lines."""
     path: list[str] = []
     line = 0
     for each in named_instructions(code):

@@ -33,7 +33,7 @@ def normal_lines(code: CodeType) -> Iterator[AssignedLine]:
 
 
 def _offsets_of_keywords(code: CodeType) -> list[int]:
-    """The offsets where calls get keywords with names of masks; a call's keywords are a constant."""
+    """The bytecode offsets that load the keyword names of a call, which are a constant, if a mask is among them."""
     places = []
     for each in dis.get_instructions(code):
         value = code.co_consts[each.arg or 0] if each.opname == "KW_NAMES" else each.argval

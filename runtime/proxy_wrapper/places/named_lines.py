@@ -1,4 +1,4 @@
-"""Finds lines by the names that they read: where a model ends with a softmax, where a graph is cut."""
+"""Finds lines by the names that they use, such as a softmax, or a `detach` that cuts the graph."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def probability_lines(bodies: Iterable[Body]) -> Iterator[AssignedLine]:
 
 
 def norm_line(bodies: Iterable[Body]) -> AssignedLine | None:
-    """The only line of some functions that computes a norm; None if there are several."""
+    """The only line of some functions that computes a norm; None if there is not exactly one."""
     return _only(_reading_lines(bodies, _NORMS))
 
 
 def scale_line(bodies: Iterable[Body]) -> AssignedLine | None:
-    """The only line with an exponential among the functions that draw noise; None if there are several."""
+    """The only line with an exponential in the functions that draw noise; None if there is not exactly one."""
     drawing = [
         body for body in bodies if any(each.name.lstrip(".") in _NOISE for each in named_instructions(body.code))
     ]
@@ -56,7 +56,7 @@ def scale_line(bodies: Iterable[Body]) -> AssignedLine | None:
 
 
 def error_line(bodies: Iterable[Body]) -> AssignedLine | None:
-    """The only line of some functions that assigns to a variable which is called as the error of a critic is."""
+    """The only line that assigns a variable named like the error of a critic; None if there is not exactly one."""
     return _only(
         AssignedLine(body.code, each.line)
         for body in bodies
@@ -66,18 +66,23 @@ def error_line(bodies: Iterable[Body]) -> AssignedLine | None:
 
 
 def average_line(bodies: Iterable[Body]) -> AssignedLine | None:
-    """The only line that moves a tensor, among the functions that take all parameters; None if there are several."""
-    taking = (body for body in bodies if any(_reading_lines([body], _ALL)))
+    """The only line that updates a tensor in the functions that read all parameters; None if not exactly one."""
+    reading = (body for body in bodies if any(_reading_lines([body], _ALL)))
     return _only(
         AssignedLine(body.code, each.line)
-        for body in taking
+        for body in reading
         for each in named_instructions(body.code)
         if each.name.startswith(".") and each.name[1:] in _MOVES
     )
 
 
+def call_line(bodies: Iterable[Body], name: str) -> AssignedLine | None:
+    """The only line in several functions that reads a name, such as that of a class; None if there are several."""
+    return _only(_reading_lines(bodies, frozenset({name})))
+
+
 def _reading_lines(bodies: Iterable[Body], names: frozenset[str]) -> Iterator[AssignedLine]:
-    """The lines of some functions that read one of several names, as those of attributes or of variables."""
+    """The lines of some functions that read a variable or an attribute with one of several names."""
     for body in bodies:
         for each in named_instructions(body.code):
             if not each.is_store and each.name.lstrip(".") in names:
@@ -85,13 +90,13 @@ def _reading_lines(bodies: Iterable[Body], names: frozenset[str]) -> Iterator[As
 
 
 def _only(lines: Iterable[AssignedLine]) -> AssignedLine | None:
-    """The only one of some lines; None if there are none, or several."""
+    """The only one of some lines; None if there is not exactly one."""
     found = {(id(each.code), each.line): each for each in lines}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def cut_line(frame: FrameType) -> AssignedLine | None:
-    """The only line behind the current line of `frame` that cuts a tensor off its graph; None if not exactly one."""
+    """The only line that cuts a tensor off its graph, among those behind the current line; None if not exactly one."""
     code = frame.f_code
     lines = {each.line for each in variables_behind(frame)} | {frame.f_lineno}
     found = {each.line for each in named_instructions(code) if each.name in _CUTS and each.line in lines}

@@ -1,4 +1,4 @@
-"""Parses running functions from the files that they were compiled from."""
+"""Parses the source of running functions, from the files that they were compiled from."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from types import CodeType
 
 _LARGEST: Final = 1 << 20
-"""The most characters of a file that is read."""
+"""The most characters of a file; larger files are not parsed."""
 _SCRIPT: Final = "<module>"
 
 
 class _File(NamedTuple):
-    """The syntax of a file, and its functions by the line at which each begins, decorators included."""
+    """The syntax of a file, and its functions by their first line, decorators included."""
 
     tree: ast.Module
     functions: dict[int, ast.FunctionDef]
 
 
 class ParsedFunctions:
-    """Finds the syntax trees of functions; each file is read once."""
+    """Finds the syntax trees of functions. Each file is read once."""
 
     def __init__(self) -> None:
         self._files: dict[str, _File | None] = {}
@@ -35,7 +35,7 @@ class ParsedFunctions:
         return found if found is not None and found.name == code.co_name else None
 
     def find_any(self, code: CodeType) -> ast.FunctionDef | ast.Module | None:
-        """Likewise; of the code of a script itself, its whole file."""
+        """The definition of a function; for the top-level code of a script, the whole file."""
         if code.co_name != _SCRIPT:
             return self.find(code)
         file = self._file_of(code)
@@ -52,7 +52,7 @@ def _read(file: str) -> _File | None:
         with tokenize.open(file) as opened:
             text = opened.read(_LARGEST + 1)
         with warnings.catch_warnings():
-            # Python has already warned of invalid escapes when it compiled the file.
+            # Python already warned about invalid escapes when it compiled the file.
             warnings.simplefilter("ignore")
             tree = ast.parse(text) if len(text) <= _LARGEST else None
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Finds in the code of a `forward` positions of as many as a dimension has, that are added along it.
+"""Finds the positions that the code of a `forward` adds along a dimension of its input.
 
 `x + self.pe[:x.size(0)]` adds one row of `pe` to each item of the first dimension of `x`, and so does
 `x + self.embedding(torch.arange(x.size(0)).unsqueeze(1))`. Nothing is run. Functions that move dimensions are left out:
-there a size does not tell which dimension of the sum it is of.
+their sizes do not show to which dimension positions are added.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _MOVING: Final = frozenset(
     {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "T", "mT", "rearrange", "einsum"}
     | {"view", "reshape", "flatten", "unflatten", "expand", "repeat", "unfold"}
 )
-"""Names of functions after which a dimension may be another one."""
+"""Names of functions that may move dimensions."""
 
 
 class PositionSlice(NamedTuple):
     """Positions that are added along a dimension.
 
     Attributes:
-        attribute: the attribute of the module that holds them: a tensor that is cut, or an embedding that is called.
-        dim: the dimension, of what the `forward` was given.
-        line: the line that cuts or calls it.
-        is_called: whether it is an embedding.
+        attribute: the attribute of the module that holds them: a tensor that is sliced, or an embedding that is called.
+        dim: the dimension of the input of `forward`.
+        line: the line that slices or calls the attribute.
+        is_called: whether the attribute is an embedding.
     """
 
     attribute: str
@@ -37,7 +37,7 @@ class PositionSlice(NamedTuple):
 
 
 def position_slices(forward: ast.FunctionDef) -> Iterator[PositionSlice]:
-    """The positions that a `forward` adds along a dimension of what it was given, as many as that has."""
+    """The positions that a `forward` adds along a dimension of its input, as many as the dimension has items."""
     if _names_in(forward) & _MOVING:
         return
     arguments = {each.arg for each in (*forward.args.posonlyargs, *forward.args.args)[1:]}
@@ -46,7 +46,7 @@ def position_slices(forward: ast.FunctionDef) -> Iterator[PositionSlice]:
     cuts = {
         id(node): cut
         for node in ast.walk(forward)
-        if (cut := _cut_of(node, sizes, arguments) or _called_of(node, sizes, counts, arguments)) is not None
+        if (cut := _slice_of(node, sizes, arguments) or _called_of(node, sizes, counts, arguments)) is not None
     }
     assigned = {
         node.targets[0].id: cuts[id(each)]
@@ -73,7 +73,7 @@ def _names_in(function: ast.FunctionDef) -> set[str]:
 
 
 def _added(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    """What the function adds: both sides of each sum, outermost calls aside."""
+    """The operands of each sum in a function; of `+=`, only the right one."""
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             yield from (node.left, node.right)
@@ -82,7 +82,7 @@ def _added(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def _named_sizes(function: ast.FunctionDef) -> dict[str, tuple[str, int]]:
-    """The variables that are a size of a tensor: its name and the dimension. Those that are assigned twice are not."""
+    """The variables that hold a size of a tensor: the tensor's name and the dimension. Each is assigned only once."""
     found: dict[str, tuple[str, int]] = {}
     times: dict[str, int] = {}
     for node in ast.walk(function):
@@ -106,7 +106,7 @@ def _named_sizes(function: ast.FunctionDef) -> dict[str, tuple[str, int]]:
 
 
 def _shape_of(value: ast.expr) -> str:
-    """The name of the tensor whose shape a value is; "" if it is none."""
+    """The name of the tensor whose shape a value is; "" if it is not a shape."""
     if isinstance(value, ast.Call) and not value.args and not value.keywords:
         value = value.func
         is_shape = isinstance(value, ast.Attribute) and value.attr == "size"
@@ -116,7 +116,7 @@ def _shape_of(value: ast.expr) -> str:
 
 
 def _size_of(value: ast.expr, sizes: dict[str, tuple[str, int]]) -> tuple[str, int] | None:
-    """The tensor and the dimension whose size a value is: `x.size(0)`, `x.shape[0]`, `len(x)`, or a variable for it."""
+    """The tensor and the dimension whose size a value is: `x.size(0)`, `x.shape[0]`, `len(x)`, or such a variable."""
     if isinstance(value, ast.Name):
         return sizes.get(value.id)
     if isinstance(value, ast.Subscript):
@@ -135,8 +135,8 @@ def _size_of(value: ast.expr, sizes: dict[str, tuple[str, int]]) -> tuple[str, i
     return name, index.value
 
 
-def _cut_of(node: ast.AST, sizes: dict[str, tuple[str, int]], arguments: set[str]) -> PositionSlice | None:
-    """`self.NAME[:size]` or `self.NAME[:, :size]`, where the size is that of the same dimension of an argument."""
+def _slice_of(node: ast.AST, sizes: dict[str, tuple[str, int]], arguments: set[str]) -> PositionSlice | None:
+    """`self.NAME[:size]` or `self.NAME[:, :size]`, where an argument has that size in the same dimension."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Attribute):
         return None
     owner = node.value.value
@@ -156,7 +156,7 @@ def _cut_of(node: ast.AST, sizes: dict[str, tuple[str, int]], arguments: set[str
 
 
 def _named_counts(function: ast.FunctionDef, sizes: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
-    """The variables that count along a dimension of a tensor, `torch.arange(x.size(0)).unsqueeze(1)`, likewise."""
+    """The variables that count along a dimension of a tensor, such as `torch.arange(x.size(0)).unsqueeze(1)`."""
     stores = [node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     return {
         node.targets[0].id: count
@@ -167,7 +167,7 @@ def _named_counts(function: ast.FunctionDef, sizes: dict[str, tuple[str, int]]) 
 
 
 def _count_of(value: ast.expr, sizes: dict[str, tuple[str, int]]) -> tuple[str, int] | None:
-    """The tensor and the dimension along which a value counts; it has size 1 along the other one of the first two."""
+    """The tensor and the dimension along which a value counts. Its other dimension has size 1."""
     is_call = isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords
     if not is_call or not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return None
@@ -193,5 +193,5 @@ def _called_of(
 
 
 def _bounds(part: ast.Slice) -> list[ast.expr]:
-    """The bounds of a slice that are given."""
+    """The bounds and the step of a slice, without those that are absent."""
     return [each for each in (part.lower, part.upper, part.step) if each is not None]

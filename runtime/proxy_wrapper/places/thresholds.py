@@ -1,7 +1,7 @@
-"""Finds in the code of a function that what a model puts out is compared with 0.5, as if it were a probability.
+"""Finds the line of a function that compares the output of a model with 0.5, as if it were a probability.
 
-Nothing is run. A variable is followed only if the function assigns it once, and only through what keeps the values of a
-tensor as they are.
+Nothing is run. A variable is followed only if the function assigns it once, and only through calls and attributes that
+do not change the values of a tensor.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _KEEPING: Final = frozenset(
     {"squeeze", "unsqueeze", "view", "reshape", "flatten", "ravel", "float", "detach", "cpu", "cuda", "to", "numpy"}
     | {"data", "T", "contiguous", "clone", "double", "view_as", "tolist"}
 )
-"""Methods and attributes of a tensor that give the same values."""
+"""Methods and attributes of a tensor that do not change its values."""
 _GREATER: Final = frozenset({"gt", "ge", "greater", "greater_equal"})
 
 
 class Threshold(NamedTuple):
-    """The line that compares an output with 0.5, and whether the function gives it to a loss that takes logits, too."""
+    """The line that compares an output with 0.5, and whether a loss that takes logits also receives the output."""
 
     line: int
     has_loss: bool
@@ -35,14 +35,14 @@ def threshold_of_call(
     is_loss: Callable[[ast.expr], bool],
     followed: Callable[[ast.expr], ast.FunctionDef | None],
 ) -> Threshold | None:
-    """What a function does with the output of the model that it calls at a line; None if it compares it with nothing.
+    """The comparison with 0.5 of the output of the model that a function calls at a line; None if there is none.
 
     Args:
-        function: the syntax of the function, or of the module whose code calls the model.
-        line: where the model is called.
-        is_model: whether an expression stands for the model.
-        is_loss: whether what an expression stands for is a loss that takes logits.
-        followed: the function of the program that an expression stands for, if it is one that can be looked into.
+        function: the syntax of the function, or of the script whose code calls the model.
+        line: the line that calls the model.
+        is_model: whether an expression is the model.
+        is_loss: whether an expression is a loss that takes logits.
+        followed: the syntax of the function that an expression names; None if it cannot be read.
     """
     found = _assigned_at(function, line, is_model)
     if found is None:
@@ -62,7 +62,7 @@ def threshold_of_call(
 
 
 def _assigned_at(function: ast.AST, line: int, is_model: Callable[[ast.expr], bool]) -> str | None:
-    """The variable to which the statement at a line assigns what the model gives, as it is."""
+    """The variable to which the statement at a line assigns the unchanged output of the model."""
     found = None
     for node in ast.walk(function):
         is_here = isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or node.lineno)
@@ -81,7 +81,7 @@ def _stores(function: ast.AST, name: str) -> int:
 
 
 def _same_values(function: ast.AST, name: str) -> set[str]:
-    """The variables that have the same values as one, itself among them."""
+    """The variables with the same values as a given one, including that one."""
     names = {name}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -92,7 +92,7 @@ def _same_values(function: ast.AST, name: str) -> set[str]:
 
 
 def _compared(function: ast.AST, names: set[str]) -> Iterator[int]:
-    """The lines at which one of some variables is found to be greater than 0.5, or not."""
+    """The lines that compare one of some variables with 0.5."""
     for node in ast.walk(function):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides = (node.left, node.comparators[0])
@@ -106,7 +106,7 @@ def _compared(function: ast.AST, names: set[str]) -> Iterator[int]:
 
 
 def _compared_argument(function: ast.FunctionDef, place: int) -> int:
-    """The line at which a function compares one of its arguments with 0.5; 0 if it does not, or assigns it anew."""
+    """The line where a function compares one of its arguments with 0.5; 0 if it does not, or reassigns the argument."""
     arguments = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
     name = arguments[place] if place < len(arguments) else ""
     if not name or _stores(function, name):
@@ -119,13 +119,13 @@ def _is_half(value: ast.expr) -> bool:
 
 
 def _source(value: ast.expr) -> str | None:
-    """The variable that has the values of an expression; None if there is none."""
+    """The variable with the values of an expression; None if there is none."""
     value = _stripped(value)
     return value.id if isinstance(value, ast.Name) else None
 
 
 def _stripped(value: ast.expr) -> ast.expr:
-    """An expression without what keeps its values."""
+    """An expression without calls and attributes that do not change its values."""
     while True:
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _KEEPING:
             value = value.func.value

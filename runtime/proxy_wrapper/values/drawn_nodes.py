@@ -1,7 +1,7 @@
-"""Finds in an autograd graph values that `torch.normal` drew where a gradient was to reach its mean.
+"""Finds the values in an autograd graph that `torch.normal` drew although a gradient should reach their mean.
 
-`torch.normal(mean, std)` has a gradient: it is zero. That is right where only the logarithm of the density of what was
-drawn has a gradient, as in policies, and there the mean is subtracted from it.
+The gradient of `torch.normal(mean, std)` is zero. This is right if only the log-density of the drawn value has a
+gradient, as in policies. The mean is subtracted there, which distinguishes this case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPARED: Final = frozenset(
         "HuberLossBackward0",
     }
 )
-"""A policy subtracts its mean from what was drawn; a model that reads its own predictions compares them by a loss."""
+"""A policy subtracts its mean from the drawn value. A model that reads its own predictions compares them by a loss."""
 _LIKE_VIEWS: Final = frozenset(
     {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "ExpandBackward0", "UnsqueezeBackward0"}
     | {"SqueezeBackward0", "SqueezeBackward1", "TBackward0", "TransposeBackward0", "ToCopyBackward0", "CloneBackward0"}
@@ -31,50 +31,50 @@ _PRODUCTS: Final = frozenset({"AddmmBackward0", "MmBackward0", "BmmBackward0", "
 
 
 def draws_without_gradient(nodes: Sequence[Any]) -> list[Any]:
-    """The draws that go into a product, and of which a part has a gradient by another way but not by this one.
+    """The draws whose values a product uses, and whose mean or deviation has a gradient only through other nodes.
 
     Args:
-        nodes: those of a graph.
+        nodes: the nodes of a graph.
     """
     drawn = [node for node in nodes if node.name() in _NORMAL]
     if not drawn:
         return []
-    takers: dict[Any, list[Any]] = {}
+    users: dict[Any, list[Any]] = {}
     for node in nodes:
         for following, _ in node.next_functions:
             if following is not None:
-                takers.setdefault(following, []).append(node)
-    return [node for node in drawn if _is_meant_to_have_one(node, takers)]
+                users.setdefault(following, []).append(node)
+    return [node for node in drawn if _lacks_gradient(node, users)]
 
 
-def _is_meant_to_have_one(node: Any, takers: dict[Any, list[Any]]) -> bool:
-    """Whether what was drawn is used in a product, and what it was drawn with is used beside it, but not compared."""
-    sources = [_behind_views(each) for each, _ in node.next_functions if each is not None]
-    if not any(each.name() in _PRODUCTS for each in _uses_of(node, takers)):
+def _lacks_gradient(node: Any, users: dict[Any, list[Any]]) -> bool:
+    """Whether a product uses the draw, and other nodes use its mean or deviation without comparing them."""
+    sources = [_viewed(each) for each, _ in node.next_functions if each is not None]
+    if not any(each.name() in _PRODUCTS for each in _uses_of(node, users)):
         return False
-    used_beside = False
+    is_used_elsewhere = False
     for source in sources:
-        beside = [each for each in _uses_of(source, takers) if each is not node]
-        used_beside |= bool(beside)
-        if any(each.name() in _COMPARED for each in beside):
+        others = [each for each in _uses_of(source, users) if each is not node]
+        is_used_elsewhere |= bool(others)
+        if any(each.name() in _COMPARED for each in others):
             return False
-    return used_beside
+    return is_used_elsewhere
 
 
-def _behind_views(node: Any) -> Any:
-    """The node of what a node is a view of."""
+def _viewed(node: Any) -> Any:
+    """The node that computed the value that a node views."""
     while node.name() in _LIKE_VIEWS and node.next_functions and node.next_functions[0][0] is not None:
         node = node.next_functions[0][0]
     return node
 
 
-def _uses_of(node: Any, takers: dict[Any, list[Any]]) -> list[Any]:
-    """What took the value of a node, behind views of it."""
+def _uses_of(node: Any, users: dict[Any, list[Any]]) -> list[Any]:
+    """The nodes that use the value of a node, directly or through views."""
     found: list[Any] = []
-    pending = list(takers.get(node, ()))
+    pending = list(users.get(node, ()))
     for each in pending:
         if each.name() in _LIKE_VIEWS:
-            pending += takers.get(each, ())
+            pending += users.get(each, ())
         else:
             found.append(each)
     return found

@@ -110,3 +110,49 @@ def contrast(out: torch.Tensor) -> torch.Tensor:
 )
 def test_samples_that_compete_with_themselves(tmp_path: Path, loss: Loss, codes: list[str]) -> None:
     assert judged(nn.Linear(4, 6), torch.randn(5, 4), loss, tmp_path) == codes
+
+
+class Attending(nn.Module):
+    """Attends with several heads, which are split and merged by views."""
+
+    def __init__(self, split: str, merge: str, *, is_flat: bool, is_fused: bool) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.fc = nn.Linear(8, 3)
+        self.splitting, self.merging, self.is_flat, self.is_fused = split, merge, is_flat, is_fused
+
+    def split(self, x: torch.Tensor) -> torch.Tensor:
+        batch, tokens, _ = x.shape
+        if self.splitting == "swapped":
+            heads = x.view(batch, tokens, 2, 4).transpose(1, 2)
+            return heads.reshape(batch * 2, tokens, 4) if self.is_flat else heads
+        return x.view(batch * 2, tokens, 4) if self.is_flat else x.view(batch, 2, tokens, 4)
+
+    def merge(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.reshape(-1, 2, x.shape[-2], 4)
+        return (x.transpose(1, 2) if self.merging == "swapped" else x).reshape(len(x), -1, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key = self.split(self.query(x)), self.split(self.key(x))
+        if self.is_fused:
+            attended = F.scaled_dot_product_attention(query, key, key)
+        else:
+            attended = (query @ key.transpose(-2, -1) / 2).softmax(-1) @ key
+        return self.fc(self.merge(attended).mean(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+@pytest.mark.parametrize("is_flat", [False, True])
+@pytest.mark.parametrize(
+    ("split", "merge", "codes"),
+    [
+        pytest.param("swapped", "swapped", [], id="heads and tokens are swapped"),
+        pytest.param("viewed", "swapped", ["view-mixes-tokens"], id="split by a view"),
+        pytest.param("swapped", "viewed", ["view-mixes-tokens"], id="merged by a view"),
+    ],
+)
+def test_heads_of_an_attention_are_swapped_with_its_tokens(
+    split: str, merge: str, codes: list[str], is_flat: bool, is_fused: bool, tmp_path: Path
+) -> None:
+    model = Attending(split, merge, is_flat=is_flat, is_fused=is_fused)
+    assert judged(model, torch.randn(5, 7, 8), lambda out: F.cross_entropy(out, LABELS), tmp_path) == codes

@@ -1,4 +1,4 @@
-"""Optimizers that keep the memory of a gradient are told, and those that keep a copy are not."""
+"""Optimizers whose state shares memory with a gradient are reported, and those that keep a copy are not."""
 
 from __future__ import annotations
 

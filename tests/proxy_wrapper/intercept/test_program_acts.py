@@ -203,10 +203,13 @@ def test_samples_that_have_no_weight_are_counted(
     weights: int, unweighted: int, logdir: str, seen: MemoryObserver
 ) -> None:
     Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    made = sys._getframe().f_lineno + 1
     sampler = WeightedRandomSampler([0.5] * weights, 12)
     for _ in DataLoader(TensorDataset(torch.randn(12, 4)), 3, sampler=sampler):
         pass
-    assert [each.unweighted for each in of(seen, Loading)] == [unweighted]
+    (found,) = of(seen, Loading)
+    assert found.unweighted == unweighted
+    assert (found.sampler_made and line(seen, found.sampler_made)) == (made if unweighted else 0)
 
 
 # Scalers.
