@@ -1,6 +1,6 @@
 """Replay of statements: repeats the effect of an earlier visit without another visit.
 
-A scope is visited several times, each time because little of what it read has changed, so most statements would find
+A scope is visited several times, each time because a little of what it read has changed, so most statements would find
 the same again. A statement depends on entries of the facts, whose tables notify it of changes, and on the names and
 paths that it read from its environment, which a trace records. If neither has changed, its record gives the environment
 after it. What it added to monotonic tables is there already.

@@ -35,9 +35,9 @@ _TOLD = frozenset(
         ast.Import, ast.ImportFrom, ast.Return, ast.Break, ast.Continue,
     }
 )  # fmt: skip
-# Projects are small where scripts are. The limit prevents that a stray import of a huge neighbour costs minutes. With
-# 48 files, five of 155 scripts get other results, mostly needless proxies, and the time grows by a quarter. Paths that
-# lead to no file, as most candidates for a library's name, cost next to nothing.
+# Projects are small where scripts are. The limit keeps a stray import of a huge neighbour from costing minutes. With 48
+# files, five of 155 scripts get other results, mostly needless proxies, and the time grows by a quarter. Most candidate
+# paths for a library's name lead to no file and cost next to nothing.
 MAX_UNITS = 36
 # The limit for a program whose files are all instrumented.
 MAX_PROGRAM_UNITS = 200

@@ -1,8 +1,8 @@
 """Whether callees without a name of their own may make modules: parameters, elements of tables, attributes.
 
 Such a callee is a value: somewhere, code reads a class or function by its name without calling it. If none of the code
-that a script leads to reads a module class so, or a function that makes modules, then a call of a callee without a name
-makes none either.
+that a script leads to reads a module class or a function that makes modules in this way, then a call of a callee
+without a name makes none either.
 """
 
 from __future__ import annotations

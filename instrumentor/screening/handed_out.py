@@ -1,4 +1,4 @@
-"""Models that functions make for their callers. These wrap them, in other files, so nothing is wrapped here."""
+"""Models that functions make for their callers. The callers, in other files, wrap them, so nothing is wrapped here."""
 
 from __future__ import annotations
 

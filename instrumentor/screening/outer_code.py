@@ -2,7 +2,7 @@
 
 What is made inside module classes becomes part of a module; `plain_containers` finds the exceptions. Outside, every
 call must be known to make no module. A call's unexplained result must not be used as a module, nor go where unseen code
-may use it so.
+may use it as one.
 """
 
 from __future__ import annotations
