@@ -1,1 +1,1 @@
-"""Which module objects a script makes, and which of its names hold the same one."""
+"""Which modules a script makes, and which of its names hold the same one."""

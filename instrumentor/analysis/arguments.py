@@ -1,4 +1,4 @@
-"""What calls pass, and which parameter gets it."""
+"""The arguments of calls, and how they are matched with parameters."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function
 
-# The decorators of methods that are called where an attribute is read.
+# Decorators of methods that are called when an attribute is read.
 PROPERTIES = frozenset({"property", "cached_property"})
 _MODULE_KEYWORDS = ("model", "module", "models", "val")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a call passes.
+    """The arguments of a call.
 
     Attributes:
-        positional: by position, up to the first starred argument.
-        keywords: by name.
-        rest: in starred containers and behind them, to whichever parameters are left.
-        starred: the same, one value for each argument, containers as such.
-        numbers: for the positional and keyword arguments of which that is known, which object each is: equal numbers
-            stand for one object.
+        positional: the positional arguments up to the first starred one.
+        keywords: the keyword arguments.
+        rest: the elements of starred containers, and all arguments after them. They may reach any remaining parameter.
+        starred: the same, with one value for each argument. Containers are not unpacked.
+        numbers: object numbers of positional and keyword arguments, where known. Equal numbers mean the same object.
     """
 
     positional: tuple[Value, ...] = ()
@@ -41,11 +40,11 @@ class Arguments:
     numbers: Mapping[int | str, Number] = field(default_factory=dict, compare=False)
 
     def each(self) -> list[Value]:
-        """What is passed, one value for each argument."""
+        """The values of the arguments, one each."""
         return [*self.positional, *self.keywords.values(), *(self.starred or (self.rest,))]
 
     def all(self) -> Value:
-        """Whatever is passed, elements of starred containers among it."""
+        """The join of all arguments, including the elements of starred containers."""
         return self._all
 
     @cached_property
@@ -53,19 +52,19 @@ class Arguments:
         return join([*self.positional, *self.keywords.values(), self.rest])
 
     def module(self) -> Value:
-        """The argument that functions about modules take first."""
+        """The argument that functions operating on modules take first."""
         if self.positional:
             return self.positional[0]
         return next((self.keywords[name] for name in _MODULE_KEYWORDS if name in self.keywords), self.rest)
 
     def at(self, position: int, name: str = "") -> Value:
-        """The argument at a position or of a name; nothing where there is none."""
+        """The argument at a position or with a name; `rest` if there is none."""
         if position < len(self.positional):
             return self.positional[position]
         return self.keywords.get(name, self.rest)
 
     def behind(self, bound: Arguments) -> Arguments:
-        """These arguments after those that a partial application has bound."""
+        """These arguments appended to those that a partial application has bound."""
         if bound.rest:
             return Arguments(
                 bound.positional, {**bound.keywords, **self.keywords}, join((bound.rest, *self.positional, self.rest))
@@ -73,7 +72,7 @@ class Arguments:
         return Arguments((*bound.positional, *self.positional), {**bound.keywords, **self.keywords}, self.rest)
 
     def joined(self, other: Arguments) -> Arguments:
-        """What either of two calls passes."""
+        """The join of the arguments of two calls."""
         if self == other:
             return self
         if len(self.positional) != len(other.positional):
@@ -87,12 +86,12 @@ class Arguments:
 
 
 def written_arguments(node: ast.expr) -> list[ast.expr]:
-    """The positional arguments as a call writes them; none where a decorator is called, which writes none."""
+    """The positional arguments in the text of a call; none for a decorator, whose call is implicit."""
     return node.args if isinstance(node, ast.Call) else []
 
 
 def written_prefix(written: Sequence[ast.expr]) -> str:
-    """How the attribute's name begins that a call computes, as in `getattr(self, f"on_{event}")`."""
+    """The constant prefix of a computed attribute name, as in `getattr(self, f"on_{event}")`."""
     name = (*written, None, None)[1]
     if isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
         name = name.left
@@ -102,7 +101,7 @@ def written_prefix(written: Sequence[ast.expr]) -> str:
 
 
 def returned_attribute(method: Function) -> str | None:
-    """The attribute of its object that a method does nothing but return."""
+    """The attribute of its object that a method returns, if it does nothing else."""
     body = [] if isinstance(method.node, ast.Lambda) else method.node.body
     last = body[-1] if len(body) == 1 else None
     returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
@@ -113,13 +112,13 @@ def returned_attribute(method: Function) -> str | None:
 
 
 def default_of(function: Function, name: str) -> ast.expr | None:
-    """The default of a parameter as it is written; None where it has none."""
+    """The expression of a parameter's default; None if it has none."""
     found = {parameter.arg: default for parameter, default in parameters_with_defaults(function.node.args)}
     return found.get(name)
 
 
 def decorator_names(function: Function) -> set[str]:
-    """The last parts of the names of a function's decorators."""
+    """The last components of the names of a function's decorators."""
     found: set[str] = set()
     for decorator in getattr(function.node, "decorator_list", []):
         maker = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -128,7 +127,7 @@ def decorator_names(function: Function) -> set[str]:
 
 
 def match_parameters(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Value]:
-    """What each parameter of a function gets, by name; defaults aside."""
+    """The values passed for each parameter of a function, by name, without defaults."""
     declared = function.node.args
     names = function.positional
     given: dict[str, Value] = {}
@@ -156,7 +155,7 @@ def match_parameters(function: Function, receiver: Value | None, arguments: Argu
 
 
 def match_numbers(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
-    """Which object each parameter of a function gets, by name, where that is known."""
+    """The object numbers of the values passed for parameters, by name, where known."""
     if not arguments.numbers:
         return {}
     names = function.positional
@@ -169,10 +168,9 @@ def match_numbers(function: Function, receiver: Value | None, arguments: Argumen
 
 
 def _gets_receiver(function: Function, receiver: Value) -> bool:
-    """Whether a method's receiver is its first argument.
+    """Whether the receiver is passed as a method's first parameter.
 
-    `Class.method(instance)` passes the instance itself; a class as receiver is the first argument of class methods
-    only.
+    `Class.method(instance)` passes the instance explicitly. A class as receiver is passed to class methods only.
     """
     decorators = decorator_names(function)
     if "staticmethod" in decorators or function.owner is None:

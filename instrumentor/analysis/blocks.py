@@ -1,4 +1,4 @@
-"""Which parts of a function run whenever another does."""
+"""Which parts of a function are sure to run when another part does."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class Condition(NamedTuple):
-    """One branch of one node that code lies in.
+    """One branch or block that contains some code.
 
     Attributes:
-        node: the node's id.
-        field: which of its branches.
-        position: which of the branch's statements, where it may be left early: by `return`, `break`, `continue`, or by
-            an exception that something further out ends.
-        reach: the last of the statements that are begun whenever that one has run.
-        is_start: whether that one is begun whenever what the branch is part of is.
-        is_end: whether the end of the branch is reached whenever that one has run.
+        node: the id of the node that has the branch.
+        field: the field of the node that is the branch.
+        position: the index of the branch's statement that contains the code. None unless the branch may be left early:
+            by `return`, `break`, `continue`, or by an exception that an outer block ends.
+        reach: the index of the last statement that is sure to begin once the code has run.
+        is_start: whether the statement is sure to begin whenever the branch's node runs.
+        is_end: whether the end of the branch is sure to be reached once the code has run.
     """
 
     node: int
@@ -34,13 +34,13 @@ class Condition(NamedTuple):
     is_end: bool = True
 
 
-# From the outermost condition inwards.
+# From the outermost condition to the innermost.
 Conditions = tuple[Condition, ...]
 
-# The contexts that end exceptions, by the last part of their names.
+# Contexts that end exceptions, by the last component of their names.
 _SUPPRESSING = frozenset({"suppress", "raises", "assertRaises"})
 
-# What runs its block once, unless that is left early.
+# Nodes that run their body once, unless it is left early.
 _PLAIN = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPOUND = (ast.If, *LOOPS, ast.With, ast.AsyncWith, *TRIES, ast.Match)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -61,14 +61,14 @@ _CONDITIONAL_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
 
 
 class Blocks:
-    """Tells under which conditions the code of files runs; what was found out of a block is kept."""
+    """Finds the conditions under which code runs. Results for blocks are cached."""
 
     def __init__(self) -> None:
         self._fields: dict[ast.AST, dict[ast.AST, str]] = {}
         self._stops: dict[tuple[ast.AST, str, bool], _Stops] = {}
 
     def conditions_of(self, unit: Unit, node: ast.AST) -> Conditions:
-        """The conditions under which `node` runs once its function does."""
+        """The conditions under which `node` runs, given that its function runs."""
         branches: list[_Branch] = []
         caught = 0
         child = node
@@ -93,7 +93,7 @@ class Blocks:
         return tuple(reversed(found))
 
     def _field_of(self, parent: ast.AST, child: ast.AST) -> str | None:
-        """In which branch or block of a node another lies; None where it is in none."""
+        """The branch or block of a node that contains a child; None if the child is in none."""
         if isinstance(parent, ast.BoolOp):
             return None if child is parent.values[0] else "values"
         if isinstance(parent, _PLAIN):
@@ -107,13 +107,13 @@ class Blocks:
         return fields.get(child)
 
     def _positioned(self, unit: Unit, branch: _Branch, *, is_caught: bool, is_head: bool) -> Condition:
-        """A condition that says how far its block is sure to run, which may be left early.
+        """The condition of a block that may be left early, with how far the block is sure to run.
 
         Args:
             unit: the file.
-            branch: the block, with the statement of it that is asked about.
-            is_caught: whether something further out ends exceptions.
-            is_head: whether it is that statement itself, or its head, that is asked about, not a block in it.
+            branch: the block, and its statement that contains the code in question.
+            is_caught: whether an outer block ends exceptions.
+            is_head: whether the code is that statement itself or its head, not a block inside it.
         """
         above, field, below = branch
         block = getattr(above, field)
@@ -124,7 +124,7 @@ class Blocks:
             is_passed = [each not in unit.exits and (not is_caught or _is_quiet(each)) for each in block]
             stops = self._stops[above, field, is_caught] = _Stops.of(block, is_passed)
         position = stops.positions[below]
-        # A simple statement is done once that which is asked about is; what is behind the head of others may not be.
+        # Once the code has run, a simple statement is complete. After the head of a compound one, the rest may not run.
         is_done = stops.next[position] != position or not is_head or not isinstance(below, _COMPOUND)
         reach = min(stops.next[position + 1], len(block) - 1) if is_done else position
         is_start = branch.is_plain and stops.next[0] >= position
@@ -137,9 +137,9 @@ class _Stops(NamedTuple):
     """Where a block may be left early.
 
     Attributes:
-        positions: of the statements.
-        next: for each position, which statement from there on is the first that may leave the block; the number of
-            statements where none does.
+        positions: the index of each statement.
+        next: for each index, that of the first statement from there on that may leave the block; the number of
+            statements if there is none.
     """
 
     positions: dict[ast.stmt, int]
@@ -147,7 +147,7 @@ class _Stops(NamedTuple):
 
     @classmethod
     def of(cls, block: Sequence[ast.stmt], is_passed: Sequence[bool]) -> _Stops:
-        """The same, for statements of which it is known whether those behind them are sure to be begun."""
+        """The stops of a block; `is_passed` says for each statement whether the next one is sure to begin after it."""
         found = [len(block)]
         for position in reversed(range(len(block))):
             found.append(found[-1] if is_passed[position] else position)
@@ -161,19 +161,19 @@ class _Branch(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it runs whenever what it is part of does."""
+        """Whether it runs whenever its node does."""
         return isinstance(self.above, _PLAIN) and not _is_catching(self.above, self.field)
 
 
 def _is_catching(parent: ast.AST, field: str) -> bool:
-    """Whether an exception in a block may end behind it."""
+    """Whether an exception raised in a block may be ended by its node."""
     if isinstance(parent, (ast.With, ast.AsyncWith)):
         return any(_may_end_early(item.context_expr) for item in parent.items)
     return field == "body" and isinstance(parent, TRIES) and bool(getattr(parent, "handlers", []))
 
 
 def _is_quiet(statement: ast.stmt) -> bool:
-    """Whether a statement is sure to raise nothing."""
+    """Whether a statement surely raises no exception."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         is_plain = isinstance(statement.value, (ast.Name, ast.Constant))
@@ -184,8 +184,8 @@ def _is_quiet(statement: ast.stmt) -> bool:
 def always_follows(later: Conditions, earlier: Conditions) -> bool:
     """Whether code under the conditions `later` runs whenever code under `earlier` has run before it.
 
-    No conditions stand for the beginning of the function. Exceptions that nothing ends are set aside: where they
-    happen, what was made is not used any more.
+    Empty conditions stand for the start of the function. Uncaught exceptions are disregarded: after one, the objects
+    made are no longer used.
     """
     shared = 0
     for each, met in zip(later, earlier, strict=False):
@@ -198,7 +198,7 @@ def always_follows(later: Conditions, earlier: Conditions) -> bool:
 
 
 def is_in_loop(unit: Unit, node: ast.AST) -> bool:
-    """Whether code runs again and again in its function."""
+    """Whether code may run repeatedly within one call of its function."""
     while node in unit.parents and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         above = unit.parents[node]
         if isinstance(above, LOOPS) and node is not getattr(above, "iter", None):
@@ -212,7 +212,7 @@ def is_in_loop(unit: Unit, node: ast.AST) -> bool:
 
 
 def outermost_loop(unit: Unit, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
-    """The outermost loop of its function that a node lies in."""
+    """The outermost loop around a node within its function; None if there is none."""
     found = None
     while node in unit.parents and not isinstance(node, _SCOPES):
         node = unit.parents[node]
@@ -222,7 +222,7 @@ def outermost_loop(unit: Unit, node: ast.AST) -> ast.For | ast.AsyncFor | ast.Wh
 
 
 def function_of(unit: Unit, node: ast.AST) -> Function | None:
-    """The innermost function that a node lies in; None at the top of a file or class."""
+    """The innermost function around a node; None at the top level of a file or class."""
     while node in unit.parents:
         node = unit.parents[node]
         if node in unit.function_of:
@@ -231,14 +231,14 @@ def function_of(unit: Unit, node: ast.AST) -> Function | None:
 
 
 def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:
-    """The innermost statement that `node` is part of."""
+    """The innermost statement that contains `node`."""
     while not isinstance(node, ast.stmt):
         node = unit.parents[node]
     return node
 
 
 def _may_end_early(context: ast.expr) -> bool:
-    """Whether a context is there to end exceptions, so that the rest of its block is skipped."""
+    """Whether a context manager exists to end exceptions, so that the rest of its block is skipped."""
     maker = context.func if isinstance(context, ast.Call) else context
     return (maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")) in _SUPPRESSING
 

@@ -1,9 +1,8 @@
-"""Functions of other files that unseen code may call, and that matter only by what they store to and what they call.
+"""Functions of other files that unseen code may call, and whose stores and calls are all that matters.
 
-What a project hands to libraries, or leaves to them with an object, is for the most part code about settings, files and
-data: it makes no module, uses none, calls no method of the script's, and reads no name under which anything of the
-script's is kept. Of such a function its text tells enough. It is not visited: what it may store to holds what is not
-known from then on, and what it may call counts as called by unseen code, too.
+Most of what a project passes to libraries deals with settings, files and data. It makes and uses no module, calls no
+method of the script, and reads no name that holds an object of the script. The text of such a function is enough: it is
+not visited. What it may store to is unknown from then on, and what it may call counts as called by unseen code.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
     Meaning = Class | Function | Unit | str | None
 
-# What functions of libraries do that matters to no object of the script.
+# Effects of library functions that concern no object of the script.
 _HARMLESS = frozenset(
     {Effect.READS, Effect.COLLECTS, Effect.BUILDS, Effect.IDENTITY, Effect.IDENTITY_TUPLE, Effect.COPIES}
 )
 
 
 class Bystanders:
-    """Tells such functions from others that unseen code may call, and notes what matters of them."""
+    """Recognises such functions among those that unseen code may call, and records their effects."""
 
     def __init__(self, facts: Facts, hierarchy: Hierarchy) -> None:
         self._facts = facts
@@ -44,9 +43,9 @@ class Bystanders:
         self._kinds = Kinds(facts, hierarchy, None)
 
     def has(self, function: Function) -> bool:
-        """Whether nothing matters of a function but what it may store to and call."""
+        """Whether only a function's possible stores and calls matter."""
         if function.parent is not None:
-            return False  # it may have what the function around it is passed
+            return False  # it may use values of the enclosing function
         text = text_of(function)
         if text.is_open or any(map(self._facts.keeps_own, text.read)):
             return False
@@ -60,7 +59,7 @@ class Bystanders:
         return not any(each.unit.name in self._facts.whole_units for each in called)
 
     def note(self, function: Function) -> None:
-        """Note what such a function may store to and call."""
+        """Record what such a function may store to and call."""
         text = text_of(function)
         self._note_stores(function, text)
         meanings = self._meanings(function, text)
@@ -72,7 +71,7 @@ class Bystanders:
             self._facts.demand_unseen(each)
 
     def _called(self, function: Function, text: FunctionText, meanings: list[Meaning]) -> list[Function]:
-        """What a function may call: by names, and as methods of its object, of the script's, and of those made."""
+        """The functions that it may call: by name, or as methods of its own object and of other objects."""
         found: list[Function | None] = []
         for meaning in meanings:
             if isinstance(meaning, Function):
@@ -91,7 +90,7 @@ class Bystanders:
         return [self._meaning(function.unit, reference) for reference in text.references]
 
     def _meaning(self, unit: Unit, reference: ast.expr) -> Meaning:
-        """What a dotted name stands for; where it is something in a class, the class."""
+        """What a dotted name stands for; the class, if it is a member of one."""
         meaning = self._hierarchy.resolve(unit, reference)
         while meaning is None and isinstance(reference, ast.Attribute):
             reference = reference.value
@@ -99,14 +98,14 @@ class Bystanders:
         return meaning
 
     def _is_harmless(self, name: str) -> bool:
-        """Whether a library's function makes no module, and nothing else of one."""
+        """Whether a library function creates no module and has no other effect on one."""
         effect = self._hierarchy.knowledge.effect_of(name)
         if effect is not None:
             return effect in _HARMLESS
         return self._hierarchy.knowledge.nature_of_call(name) is not Nature.MODULE
 
     def _note_stores(self, function: Function, text: FunctionText) -> None:
-        """Let all that a function may store to hold what is not known."""
+        """Add the unknown value to everything that a function may store to."""
         facts = self._facts
         things = {ANYTHING, *map(attribute, text.stored)}
         things |= {("", ANY_ELEMENT)} if text.changes_elements else set()

@@ -1,4 +1,4 @@
-"""What calling something gives: which of the transfer functions a call is for."""
+"""What calls return: selects the transfer function for each kind of callee."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ _UNBOUND_METHODS = (
     "collections.OrderedDict.",
 )
 
-# Of how many methods that a computed name may be each is followed.
+# A method with a computed name may be any of several. Each is followed if there are at most this many.
 _MAX_METHODS = 8
 _OF_ALL_MODULES = catalogue.IDENTITY_METHODS | catalogue.HARMLESS_METHODS
 
 
 class Calls:
-    """The calls of one scope."""
+    """Evaluates the calls of one scope."""
 
     def __init__(self, scope: Scope, members: Members) -> None:
         self.scope = scope
@@ -89,27 +89,27 @@ class Calls:
         self._containers = ContainerMethods(scope, members, self.effects)
         self.object_stores = ObjectStores(scope, members, self.effects)
         self._library = LibraryCalls(scope, members, self.effects, self.object_stores)
-        # What a call is coming to, and what it has come to: the object, the method's name and the id of the call.
+        # Calls in progress, and results of completed ones, by object, method name and the id of the call.
         self._active: set[tuple[Atom, str, int]] = set()
         self._given: dict[tuple[Atom, str, int], tuple[Arguments, Value]] = {}
 
     def apply(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
-        """What calling one object gives."""
+        """What calling one object returns."""
         return self._once((atom, "", id(node)), arguments, lambda each: self._apply(each, node, arguments))
 
     def _once(self, key: tuple[Atom, str, int], arguments: Arguments, call: Callable[[Atom], Value]) -> Value:
-        """What calling one object gives, or its method of a name: once, though a call may come to it by several ways.
+        """What calling one object, or a method of it, returns; evaluated once, though several ways may lead to it.
 
         Args:
             key: the object, the method's name and the id of the call.
-            arguments: what the call passes, each time it is evaluated anew.
-            call: calls one of the things that the object stands for.
+            arguments: the call's arguments, a new object for each evaluation of the call.
+            call: calls one of the atoms that the object stands for.
         """
         given = self._given.get(key)
         if given is not None and given[0] is arguments:
             return given[1]
         if key in self._active:
-            return NOTHING  # one that leads back to itself gives what the others give
+            return NOTHING  # a recursive call returns what its other branches return
         self._active.add(key)
         try:
             found = join([call(each) for each in in_order(self.scope.kinds.stands_for(key[0]))])
@@ -146,7 +146,7 @@ class Calls:
         return self._call_unknown(atom, node, arguments)
 
     def _call_unknown(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
-        let_anything_run(self.scope)  # it may be any function of the script
+        let_anything_run(self.scope)  # the callee may be any function of the script
         self.effects.call_any_method("__call__")
         if isinstance(atom, Foreign):
             self.effects.hand_over(arguments)
@@ -162,7 +162,7 @@ class Calls:
             with self.scope.putting_off():
                 made = [self.apply(each, node, given) for each in arguments.at(0)]
             for each in arguments.at(0):
-                if isinstance(each, FunctionRef):  # no proxy can stand where the call is, which gives them all
+                if isinstance(each, FunctionRef):  # no proxy can be inserted at a call that returns them all
                     self.facts.captured.keep(self.facts.returns.get(each.key, NOTHING))
             return self.scope.box(node, *made)
         if atom.name == "builtins.type":
@@ -185,7 +185,7 @@ class Calls:
         return self._library.call(atom.name, node, arguments)
 
     def _call_object(self, atom: Atom, node: ast.expr, arguments: Arguments) -> Value:
-        """A module's forward pass; or, for an object that nobody knows, whatever it makes."""
+        """A module's output; for an unknown object, whatever calling it makes."""
         base = strip(atom)
         own = self.scope.kinds.method_of(base, "__call__")
         if own is not None:
@@ -207,7 +207,7 @@ class Calls:
     # ---- methods ----
 
     def _call_computed_method(self, atom: AnyMethod, node: ast.expr, arguments: Arguments) -> Value:
-        """What calling a method by a computed name gives; where it may be many, it is as unknown as any function."""
+        """What calling a method with a computed name returns; unknown if there are too many candidates."""
         names = self.scope.kinds.methods_named(atom.receiver.key, atom.prefix)
         if len(names) <= _MAX_METHODS:
             return join([self.call_method(atom.receiver, name, node, arguments) for name in names])
@@ -215,11 +215,11 @@ class Calls:
         return self._call_unknown(atom, node, arguments)
 
     def call_methods(self, receiver: Value, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        """What calling a method gives of whatever an object may be."""
+        """What calling a method returns, for all objects that a value may be."""
         found = join([self.call_method(atom, name, node, arguments) for atom in in_order(receiver)])
         if name in catalogue.ADOPTING_METHODS:
             self.effects.note_receiver(name, arguments, node, receiver)
-        # Where some of it is not seen, what the method gives is told to be what is, under the same name.
+        # If only some of the possible receivers are known objects, these count as arguments of the unknown result.
         objects = frozenset(atom for atom in receiver if atom.is_object)
         if objects and len(objects) < len(receiver):
             site = self.facts.sites.peek(self.scope.locate(node))
@@ -228,7 +228,7 @@ class Calls:
         return found
 
     def call_method(self, atom: Atom, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        """What calling a method of one object gives."""
+        """What calling a method of one object returns."""
         return self._once(
             (atom, name, id(node)), arguments, lambda each: self._call_method(each, name, node, arguments)
         )
@@ -290,7 +290,7 @@ class Calls:
             self.facts.note_evidence(stored, catalogue.CALLED)
             called = [self._invocation.invoke(method, value(atom), node, arguments) for method in found]
             if not stored and all(map(_is_left_to_subclasses, found)):
-                called.append(self.effects.make_perhaps(node, name))  # of classes below that are not seen
+                called.append(self.effects.make_perhaps(node, name))  # from subclasses that are not seen
             return join([*called, *(self.apply(each, node, arguments) for each in stored)])
         return self.effects.make_unknown(node, arguments, value(atom))
 
@@ -315,9 +315,9 @@ class Calls:
         return self.effects.make_unknown(node, arguments)
 
     def _methods_above(self, cls: Class, name: str) -> list[Function]:
-        """The methods that `super()` finds in a class: where classes below have other bases, those may come first."""
+        """The methods that `super()` may find; bases of subclasses may precede those of the class itself."""
         found: list[Function] = []
-        self.scope.kinds.descendants(cls)  # of which a file that is read later may have more
+        self.scope.kinds.descendants(cls)  # registers the dependency: a file read later may have more
         for each in (cls, *self.scope.hierarchy.mixed_descendants(cls)):
             order = self.scope.hierarchy.ancestors(each)
             above = islice(order, order.index(cls) + 1, None)
@@ -327,7 +327,7 @@ class Calls:
         return found
 
     def _own_receiver(self) -> Value:
-        """What the method that is visited, or that the function visited stands in, has as its first parameter."""
+        """The first parameter of the visited method, or of the method around the visited function."""
         function = self.scope.function
         while function is not None and function.owner is None:
             function = function.parent
@@ -345,7 +345,7 @@ class Calls:
         if isinstance(base, Parameter) or nature is not Nature.MODULE:
             for label in scope.kinds.library_names(base) or scope.kinds.library_names_passed(base, name):
                 effect = scope.hierarchy.knowledge.effect_of(f"{label}.{name}")
-                # What all modules have does what it does to each: `torch.jit.script(model).eval()`.
+                # Methods of every module act on each of them: `torch.jit.script(model).eval()`.
                 if effect is not None and not (effect is Effect.DERIVES and name in _OF_ALL_MODULES):
                     return self._library.apply(effect, node, arguments, f"{label}.{name}")
         if name in scope.hierarchy.knowledge.identity_methods:
@@ -364,7 +364,7 @@ class Calls:
         if held:
             self.facts.note_evidence(held, catalogue.CALLED)
             return join([self.apply(each, node, arguments) for each in in_order(held)])
-        # A call of a part is mostly one of its tensor's or layer's own methods; the whole stays where it is.
+        # A method called on a part is usually one of a tensor or layer. The whole does not escape.
         handed_over = arguments.all() if isinstance(base, Part) else join((value(atom), arguments.all()))
         self.facts.captured.hand_over(handed_over)
         if nature is Nature.MODULE and not isinstance(base, Parameter):
@@ -377,7 +377,7 @@ class Calls:
             self.object_stores.forget_attributes()
 
     def _parts(self, atom: Atom, name: str, node: ast.expr) -> Value | None:
-        """What a method of a module gives that hands out its submodules; None for other methods."""
+        """What a method that returns submodules gives; None for other methods."""
         part = value(Part(root(atom)))
         if name in catalogue.SUBMODULE_METHODS:
             return part
@@ -386,16 +386,16 @@ class Calls:
         return self.scope.box(node, self.scope.pack(node, [PLAIN, part])) if name in catalogue.NAMING_METHODS else None
 
     def _given_by_own_methods(self, base: Atom, name: str, node: ast.expr, arguments: Arguments) -> list[Value]:
-        """What is given by the classes of a parameter's objects that have an identity method of their own.
+        """What identity methods return that classes of a parameter's objects define themselves.
 
-        Mostly that does something more, and gives the object too.
+        Such a method usually does something more, and returns the object too.
         """
         given: list[Value] = []
         for atom in (
             self.facts.passed.to(base) if isinstance(base, Parameter) and not self.scope.kinds.is_self(base) else ()
         ):
             if isinstance(atom, Widened) and atom.rank > 1:
-                given.append(FOREIGN)  # among what is not told apart may be objects of such a class
+                given.append(FOREIGN)  # the merged objects may include some of such a class
             method = self.scope.kinds.method_of(atom, name) if isinstance(atom, Made) else None
             if method is not None:
                 held = self._invocation.invoke(method, value(atom), node, arguments)
@@ -421,7 +421,7 @@ class Calls:
 
 
 def _is_left_to_subclasses(method: Function) -> bool:
-    """Whether a method is abstract: its body raises `NotImplementedError` and no more, or it says so and has none."""
+    """Whether a method is abstract: it only raises `NotImplementedError`, or is decorated as abstract and empty."""
     if not isinstance(method.node, ast.FunctionDef):
         return False
     body = [each for each in method.node.body if not isinstance(getattr(each, "value", None), ast.Constant)]

@@ -1,4 +1,4 @@
-"""Which objects something besides the value returned keeps hold of."""
+"""Which objects are held by something other than the returned value."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 
 
 class Captured:
-    """What is kept, as it is found during the visits; what lies in it is asked for when all is found out."""
+    """What is captured, as recorded during visits. What these values reach is computed after the fixpoint."""
 
     def __init__(self) -> None:
         self._kept: set[Value] = set()
         self._handed_over: set[Value] = set()
 
     def keep(self, held: Value) -> None:
-        """Remember that something keeps the objects in a value and in its containers."""
+        """Record that something holds the objects in a value and in its containers."""
         self._kept.add(held)
 
     def hand_over(self, held: Value) -> None:
-        """Remember that code which cannot be seen gets a value: what its objects are part of is known there, too."""
+        """Record that unseen code gets a value. It then also knows the modules of which its objects are parts."""
         self._handed_over.add(held)
 
     def objects(
         self, reach: Callable[[Value], Value], passed: Callable[[tuple[str, str]], Value | None]
     ) -> frozenset[Atom]:
-        """The objects, those among them that are passed for parameters of functions which keep them.
+        """The captured objects, including those passed for parameters that are captured.
 
         Args:
-            reach: what lies in a value and in its containers.
-            passed: what callers pass for a parameter, which is given with its function's key before its name.
+            reach: the objects in a value and in its containers.
+            passed: the values that callers pass for a parameter, given as its function's key and its name.
         """
         found = {strip(atom) for held in self._kept for atom in reach(held)}
         found.update(root(atom) for held in self._handed_over for atom in reach(held))

@@ -1,4 +1,4 @@
-"""What is so whenever the script gets there: what surely is an object, or true, or None."""
+"""What holds in every run at a point of the script: a value surely is an object, true, or None."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class Certainty:
-    """Says so of what is held in one scope."""
+    """Answers such questions about the values of one scope."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.facts = scope.facts
 
     def is_object(self, held: Value) -> bool:
-        """Whether a value is a module whatever happens, and never None."""
+        """Whether a value is a module in every run, and never None."""
         return self._are_all(held, lambda site: site.nature is Nature.MODULE)
 
     def is_true(self, held: Value) -> bool:
-        """Whether a value is a module whatever happens, of a class that says nothing of its length or truth."""
+        """Whether a value is a true module in every run: its class defines neither length nor truth."""
         return self._are_all(held, self._is_true_site)
 
     def _are_all(self, held: Value, is_such: Callable[[Site], bool]) -> bool:
@@ -66,7 +66,7 @@ class Certainty:
         )  # fmt: skip
 
     def is_test_for_none(self, test: ast.expr) -> bool | None:
-        """Whether a test holds that a parameter is None which no call passes; None for other tests."""
+        """Whether the result of a test is known because a parameter, passed by no call, is None; None if unknown."""
         function = self.scope.function
         if function is None or not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name):
             return None
@@ -78,7 +78,7 @@ class Certainty:
         return isinstance(operator, ast.Is) if is_kept and self._is_never_passed(function, name) else None
 
     def _is_never_passed(self, function: Function, name: str) -> bool:
-        """Whether all calls of a function leave out a parameter that is None then."""
+        """Whether every call of a function omits a parameter whose default is None."""
         default = default_of(function, name)
         is_none = isinstance(default, ast.Constant) and default.value is None
         is_seen = function.key in self.facts.calls and function.key not in self.facts.called_unseen

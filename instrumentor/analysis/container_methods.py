@@ -1,4 +1,4 @@
-"""What the methods of lists, dicts and other containers give, and do to what lies in them."""
+"""What methods of lists, dicts and other containers return, and how they change the contents."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
 
-# What gives one element; of generators, which count as containers of what they yield, what goes on with them.
+# Methods that return one element. Generators count as containers of what they yield, so resuming one belongs here.
 _FINDING_METHODS = frozenset(
     {"get", "pop", "setdefault", "popitem", "popleft", "__getitem__", "__next__", "send", "throw", "__missing__"}
 )
 _STORING_METHODS = frozenset({"append", "add", "insert", "appendleft", "__setitem__"})
 _EXTENDING_METHODS = frozenset({"extend", "extendleft", "update", "__init__", "__iadd__", "__ior__"})
-# What is one more container of the same elements, and of those that are passed.
+# Methods that return a new container of the same elements and the arguments' elements.
 _COPYING_METHODS = frozenset(
     {"copy", "union", "intersection", "difference", "symmetric_difference", "__add__", "__or__"}
 )
-# After these an element may lie under another key.
+# After one of these, an element may be under another key.
 _SCATTERING_METHODS = frozenset(
     {
         "insert", "pop", "popleft", "popitem", "appendleft", "extendleft", "remove", "reverse", "sort", "rotate",
         "clear", "__delitem__", "__init__",
     }
 )  # fmt: skip
-# What changes nothing, or takes away what has no place of its own.
+# Methods that change nothing, or remove elements without moving the others.
 _READING_METHODS = frozenset(
     {
         "count", "index", "keys", "values", "items", "discard", "close", "move_to_end", "most_common", "issubset",
@@ -50,7 +50,7 @@ _KNOWN_METHODS = (
 
 
 class ContainerMethods:
-    """Calls the methods of containers, for one scope."""
+    """Evaluates the calls of container methods in one scope."""
 
     def __init__(self, scope: Scope, members: Members, effects: Effects) -> None:
         self.scope = scope
@@ -59,7 +59,7 @@ class ContainerMethods:
         self.effects = effects
 
     def call(self, atom: Box | Pack, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        """What a method of a container gives; what it changes in it is noted."""
+        """What a method of a container returns. Its changes to the contents are recorded."""
         if isinstance(atom, Pack):
             return join(atom.items) if name == "__getitem__" else PLAIN
         if name not in _KNOWN_METHODS:
@@ -79,7 +79,7 @@ class ContainerMethods:
             self._bind_stored(node, held, arguments)
         elif name in _EXTENDING_METHODS:
             added = self.members.elements(arguments.all())
-            # A dict takes pairs apart; whether it is one is not known here.
+            # A dict takes pairs apart; whether the container is a dict is not known here.
             is_paired = any(isinstance(each, Pack) and len(each.items) == len(("key", "value")) for each in added)
             self.scope.put(
                 atom.site, ANY_KEY, join([added, *arguments.keywords.values(), FOREIGN if is_paired else added])
@@ -98,7 +98,7 @@ class ContainerMethods:
 
     def _found_in(self, atom: Box, name: str, node: ast.expr, arguments: Arguments) -> Value:
         written = written_arguments(node)
-        # Where a partial application has bound some arguments, the first that is written is another one.
+        # If a partial application has bound arguments, the first one in the text is not the key.
         is_all = written and len(written) == len(arguments.positional)
         key = constant_key(written[0]) if is_all else None
         found = self.facts.contents.elements(atom.site, key)
@@ -117,7 +117,7 @@ class ContainerMethods:
             self.facts.contents.note_conditions(box.site, strip(atom), conditions)
 
     def _bind_stored(self, node: ast.expr, held: Value, arguments: Arguments) -> None:
-        """Tell of what is stored by a call that spells the container and all that it passes."""
+        """Record the binding of a stored element, if the text names the container and all arguments."""
         written = written_arguments(node)
         text = receiver_text(node)
         if text and len(written) == len(arguments.positional) > 0 and any(atom.is_object for atom in held):

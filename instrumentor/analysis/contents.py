@@ -1,4 +1,4 @@
-"""What lists, dicts and other containers hold."""
+"""The contents of lists, dicts and other containers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from instrumentor.analysis.tables import Visits
     from instrumentor.analysis.values import Atom
 
-# The key of what lies under a key that is not known.
+# The key for elements whose key is unknown.
 ANY_KEY = "*"
 _NO_BOXES: frozenset[SiteKey] = frozenset()
 
 
 class Contents(Table[SiteKey, dict[str, Value]]):
-    """What each container was ever given, by its site and by key.
+    """All values that each container was given, by its site and by key.
 
     Attributes:
-        scattered: the containers whose elements may lie under other keys by now.
-        stored_when: the conditions under which an object was put into a container after that was made.
-        let_go: what is held by values that grew too large to tell it apart.
+        scattered: the containers whose elements may have moved to other keys.
+        stored_when: the conditions under which an object was put into an existing container.
+        let_go: the atoms lost when values were widened.
     """
 
     def __init__(self, visits: Visits) -> None:
@@ -35,7 +35,7 @@ class Contents(Table[SiteKey, dict[str, Value]]):
         self._reached: dict[Value, tuple[Value, frozenset[SiteKey]]] = {}
 
     def put(self, site: SiteKey, key: str, value: Value) -> None:
-        """Let the container made at `site` hold one thing more under `key`."""
+        """Add a value to the container made at `site`, under `key`."""
         held = self.kept(site, dict)
         old = held.get(key)
         new = grown(old, value)
@@ -47,7 +47,7 @@ class Contents(Table[SiteKey, dict[str, Value]]):
             self._reached.clear()
 
     def elements(self, site: SiteKey, key: str | None = None) -> Value:
-        """What the container made at `site` may hold under `key`; under any key for None."""
+        """What the container made at `site` may hold under `key`; under any key if it is None."""
         held = self.get(site, {})
         if key is None or site in self.scattered:
             found = self._elements.get(site)
@@ -57,18 +57,18 @@ class Contents(Table[SiteKey, dict[str, Value]]):
         return join([held[each] for each in (key, ANY_KEY) if each in held])
 
     def note_conditions(self, box: SiteKey, atom: Atom, conditions: Conditions) -> None:
-        """Remember that an object is put into a container under some conditions."""
+        """Record the conditions under which an object is put into a container."""
         known = self.stored_when.kept((box, atom), set)
         if conditions not in known:
             known.add(conditions)
             self.stored_when.note_changed((box, atom))
 
     def reach(self, value: Value) -> Value:
-        """The objects in a value and in the tuples and containers it holds; containers' own atoms aside."""
+        """The objects in a value and in its tuples and containers, without the containers themselves."""
         return self._look_into(value)[0]
 
     def boxes(self, value: Value) -> frozenset[SiteKey]:
-        """The containers that a value is, and those in them and in tuples."""
+        """The containers that a value may be, and those nested in them and in tuples."""
         return self._look_into(value)[1]
 
     def _look_into(self, value: Value) -> tuple[Value, frozenset[SiteKey]]:
@@ -76,7 +76,7 @@ class Contents(Table[SiteKey, dict[str, Value]]):
             if isinstance(atom, (Box, Pack)):
                 break
         else:
-            return value, _NO_BOXES  # the usual case, in which there is nothing to look into
+            return value, _NO_BOXES  # the common case: nothing to look into
         known = self._reached.get(value)
         if known is None:
             known = self._reached[value] = self._reach(value)
@@ -85,7 +85,7 @@ class Contents(Table[SiteKey, dict[str, Value]]):
         return known
 
     def _reach(self, value: Value) -> tuple[Value, frozenset[SiteKey]]:
-        """The objects, with the containers that they were found in."""
+        """The objects reached, and the containers that were searched."""
         found: set[Atom] = set()
         seen: set[Atom] = set()
         boxes: set[SiteKey] = set()

@@ -1,4 +1,4 @@
-"""Contexts and iterators: what `with` and `for` run that the statement itself does not show."""
+"""Context managers and iterators: the code that `with` and `for` run implicitly."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 
 class Contexts:
-    """The contexts and iterators of one scope."""
+    """Evaluates the contexts and iterators of one scope."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
         self._scope = evaluator.scope
 
     def enter(self, node: ast.expr, held: Value) -> tuple[Value, Number]:
-        """What `with ... as` binds, and which object, where that is known.
+        """The value that `with ... as` binds, and its object number, where known.
 
         Args:
-            node: the context, evaluated just now.
-            held: what it gave.
+            node: the context expression, just evaluated.
+            held: its value.
         """
         return self._evaluator.numbering.entered(node, held) or (self._entered(held), None)
 
     def may_suppress(self, node: ast.expr, held: Value) -> bool:
-        """Whether leaving a context may end an exception, so that what follows runs after half of the block."""
+        """Whether leaving a context may end an exception, so that execution continues after an incomplete block."""
         return not self._is_plain_generator(node) and self._may_suppress(held)
 
     def go_over(self, node: ast.expr, held: Value) -> None:
-        """Going over what an expression gave, or through a block over it, runs the generator that it is."""
+        """Apply the effects of iterating over a value, or of entering it as a context: generators run."""
         makers = self._evaluator.evaluate(node.func) if isinstance(node, ast.Call) else frozenset()
         functions = [self._scope.kinds.function_at(atom.key) for atom in makers if isinstance(atom, FunctionRef)]
         if makers and len(functions) == len(makers):
@@ -51,14 +51,14 @@ class Contexts:
         elif isinstance(node, (ast.Tuple, ast.List)) or makers == {Named("builtins.range")}:
             return
         elif not held or not all(isinstance(atom, (Box, Pack)) or self._is_library_context(atom) for atom in held):
-            let_others_run(self._scope)  # what a generator runs, as which containers count, is run unseen anyway
+            let_others_run(self._scope)  # generators count as containers; their code counts as run unseen anyway
 
     def _is_library_context(self, atom: Atom) -> bool:
-        """Whether a context is a library's that runs nobody else's code."""
+        """Whether a context comes from a library and runs no user code."""
         return self._is_made_by(atom, lambda label: label == "contextlib.suppress" or never_suppresses(label))
 
     def _is_plain_generator(self, node: ast.expr) -> bool:
-        """Whether a context comes from a project's generator that catches nothing."""
+        """Whether a context comes from a generator of the project that contains no `try`."""
         if not isinstance(node, ast.Call):
             return False
         makers = self._evaluator.evaluate(node.func)
@@ -69,7 +69,7 @@ class Contexts:
         )
 
     def _may_suppress(self, held: Value) -> bool:
-        """Whether leaving the context may end an exception, so that what follows runs after half of the block."""
+        """Whether some context in a value may end an exception."""
         for atom in held:
             if self._is_made_by(atom, never_suppresses):
                 continue
@@ -88,14 +88,14 @@ class Contexts:
         return None if cls is None else self._scope.hierarchy.method(cls, "__enter__")
 
     def _is_made_by(self, atom: Atom, is_such: Callable[[str], bool]) -> TypeGuard[Made]:
-        """Whether an object, which is no module, comes from calls of which each has such a name."""
+        """Whether an object is no module and all calls that make it have such a name."""
         if not isinstance(atom, Made) or self._scope.kinds.nature(atom) is not Nature.NOT_MODULE:
             return False
         labels = self._scope.facts.site_of(atom).labels
         return bool(labels) and all(map(is_such, labels))
 
     def _entered(self, held: Value) -> Value:
-        """What `with ... as` binds: what a generator yields, what `__enter__` returns, else the object itself."""
+        """What `with ... as` binds: the yielded value, the result of `__enter__`, or the object itself."""
         entered: list[Value] = []
         for atom in held:
             enter = self._enter_method(atom)

@@ -1,4 +1,4 @@
-"""What annotations in the project's files tell of objects whose class cannot be seen."""
+"""Evidence from annotations in the project's files about objects whose class is not seen."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def note_declared(scope: Scope, unit: Unit, annotation: ast.expr | None, held: Value) -> None:
-    """Take the annotation of what holds a value as evidence of what that is."""
+    """Record an annotation as evidence about the value of what it annotates."""
     if annotation is None or not any(atom.is_object or isinstance(atom, Pack) for atom in held):
-        return  # the annotation may lead to files that nothing else leads to
+        return  # resolving the annotation could read files that nothing else needs
     said = scope.hierarchy.declaration(unit, annotation)
     if said.is_module:
         scope.facts.note_evidence(held, catalogue.DECLARED)
@@ -31,7 +31,7 @@ def note_declared(scope: Scope, unit: Unit, annotation: ast.expr | None, held: V
 
 
 def note_declared_parameters(scope: Scope, function: Function) -> None:
-    """Take the annotations of a function's parameters as evidence of what these hold when it begins."""
+    """Record the annotations of a function's parameters as evidence about their values on entry."""
     declared = function.node.args
     several = (declared.vararg, declared.kwarg)
     for each in (*declared.posonlyargs, *declared.args, *declared.kwonlyargs, *several):
@@ -41,7 +41,7 @@ def note_declared_parameters(scope: Scope, function: Function) -> None:
 
 
 def note_declared_target(scope: Scope, target: ast.expr, statement: ast.stmt, held: Value, receiver: Value) -> None:
-    """Take what is declared of a variable, where it is stored to or elsewhere, as evidence of what it gets."""
+    """Record the declaration of a variable or attribute, wherever it is written, as evidence about the stored value."""
     if isinstance(statement, ast.AnnAssign) and statement.target is target:
         note_declared(scope, scope.unit, statement.annotation, held)
     elif isinstance(target, ast.Name):

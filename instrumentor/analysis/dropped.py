@@ -1,4 +1,4 @@
-"""Which objects a function makes and lets go of, in some run at least, without returning them."""
+"""Which objects a function makes and, in some run, drops without returning them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, held: Value) -> None:
-    """Note the objects that nothing in `env` is sure to hold once `path` holds another value."""
+    """Record the objects that nothing in `env` surely holds once `path` holds another value."""
     old = env.get(path)
     own = _own_objects(facts, scope, old) if old else frozenset()
     if not own:
@@ -25,7 +25,7 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
     if new and is_handed_on:
         return
     makers = [facts.site_of(atom) for atom in new if isinstance(atom, Made)]
-    # What is made of an object may keep it; a copy does not, and of what a function makes that is told by its effects.
+    # An object made from another may keep it. A copy does not, and a function's summary says what its result keeps.
     keepers = [maker for maker in makers if not maker.is_copy and not maker.origins]
     given = frozenset(atom for maker in keepers for atom in facts.arguments_of(maker))
     number = env.number(path)
@@ -35,13 +35,13 @@ def note_overwritten(facts: Facts, scope: str, env: Environment, path: Path, hel
 
 
 def _is_held_beside(env: Environment, path: Path, atom: Made) -> bool:
-    """Whether another path than `path` holds an object, and can hold no other."""
+    """Whether a path other than `path` holds an object and nothing else."""
     others = [env.get(other) or () for other in env.holding(atom) if other != path]
     return any({strip(each) for each in held} == {atom} for held in others)
 
 
 def note_left_behind(facts: Facts, scope: str, env: Environment, returned: Value, numbers: Iterable[Number]) -> None:
-    """Note the objects that something in `env` holds and that are not sure to be among those returned."""
+    """Record the objects held in `env` that are not surely among those returned."""
     known = [number for number in numbers if number is not None]
     given = frozenset(strip(atom) for atom in facts.contents.reach(returned))
     for path in env.paths():

@@ -1,4 +1,4 @@
-"""What calls do to objects: make them, hand them to code that cannot be seen, put them into modules."""
+"""Effects of calls on objects: creation, escape to unseen code, absorption into modules."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Class, Function
 
 
-# What libraries may call that are passed it; most of what they are passed is something else.
+# Arguments that a library may call. Most arguments are none of these.
 _MAY_BE_CALLED = frozenset({FunctionRef, Method, AnyMethod, Partial, Instance, Parameter})
 
 
 class Effects:
-    """Notes what happens to objects, for one scope."""
+    """Records what happens to objects, for one scope."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.facts = scope.facts
-        # What was passed by the call that was looked at last.
+        # The arguments of the call that was handled last.
         self._handed_over: Arguments | None = None
         self._absorbed: Arguments | None = None
         self._escaped: set[tuple[Marks[tuple[str, str]], tuple[str, str]]] = set()
@@ -71,7 +71,7 @@ class Effects:
     def make_unknown(
         self, node: ast.expr, arguments: Arguments, receiver: Value = NOTHING, label: str | None = None
     ) -> Value:
-        """What a call gives that cannot be looked into: an object that its later use has to explain."""
+        """The result of a call that cannot be followed: an object whose nature only its later use reveals."""
         self.note_giving(node, label, arguments)
         self.hand_over(arguments)
         self.escape(receiver)
@@ -84,7 +84,7 @@ class Effects:
         return site.value
 
     def make_perhaps(self, node: ast.expr, label: str) -> Value:
-        """What a call gives that keeps nothing of what it is passed: a module only if its later use says so."""
+        """The result of a call that keeps none of its arguments: a module only if its later use says so."""
         if self._is_in_module or isinstance(self.scope.unit.parents.get(node), ast.Expr):
             return NOTHING
         return self.scope.site(node, Nature.UNKNOWN, label).value
@@ -95,9 +95,9 @@ class Effects:
         return owner is not None and self.scope.hierarchy.is_module(owner)
 
     def note_giving(self, node: ast.expr, label: str | None, arguments: Arguments) -> None:
-        """Remember the classes that code which cannot be seen gets by a call: it may make objects of them.
+        """Record the classes that a call passes to unseen code, which may instantiate them.
 
-        What is made in the class of a module is that module's business.
+        Calls inside a module class are left out: what they make is the module's own affair.
         """
         reached = self.facts.contents.reach(arguments.all())
         held: Value = frozenset(atom for atom in reached if isinstance(atom, (ClassRef, Partial, Parameter)))
@@ -108,7 +108,7 @@ class Effects:
             self.facts.givings[id(node)] = Giving(self.scope.unit, node, callee, held)
 
     def hand_over(self, arguments: Arguments) -> None:
-        """Let code that cannot be seen have what a call passes: once, however many things the call may call."""
+        """Let the arguments of a call escape to unseen code; done once, even if the call may have several callees."""
         if self._handed_over is not arguments:
             self._handed_over = arguments
             let_others_run(self.scope)
@@ -116,24 +116,24 @@ class Effects:
             self.escape(arguments.all())
 
     def escape(self, held: Value) -> None:
-        """Functions, objects and containers handed to code that cannot be seen may be called and changed there."""
+        """Let functions, objects and containers escape to unseen code, which may call and change them."""
         for atom in in_order(self.facts.contents.reach(held)):
             self._escape(atom)
         for site in self.facts.contents.boxes(held):
             self.open_container(Box(site))
 
     def give_up(self, held: Value) -> None:
-        """What is not followed any further may get anywhere: to code that cannot be seen, for all that is known."""
+        """Let a value escape that is no longer tracked: it may reach unseen code."""
         self.facts.captured.hand_over(held)
         self.escape(held)
 
     def open_container(self, box: Box) -> None:
-        """Code that cannot be seen may move what is in a container, and add to it."""
+        """Record that unseen code may move and add elements of a container."""
         self.scope.scatter(box.site)
         self.scope.put(box.site, ANY_KEY, FOREIGN)
 
     def escape_callables(self, given: Iterable[Value]) -> None:
-        """Functions and methods among what a library is given may be called by it, now or later."""
+        """Record that a library may call, now or later, the functions and methods among its arguments."""
         for held in given:
             for atom in in_order([each for each in held if type(each) in _MAY_BE_CALLED]):
                 if isinstance(atom, (FunctionRef, Method, AnyMethod, Partial)):
@@ -144,7 +144,7 @@ class Effects:
                     self.escape_callables([self.facts.passed.defaults.get((atom.function, atom.name), NOTHING)])
 
     def escape_passed(self, function: Function, given: Mapping[str, Value]) -> None:
-        """What a call passes may be called and changed wherever the function called lets its parameters get."""
+        """Let arguments escape for which the called function's parameters escape."""
         for name, held in given.items():
             key = function.key, name
             if key in self.facts.passed.escape:
@@ -171,7 +171,7 @@ class Effects:
             self._construct_unseen(atom)
 
     def _is_first(self, marks: Marks[tuple[str, str]], parameter: Parameter) -> bool:
-        """Note that a parameter escapes; whether that is new to this visit: one's default may be another, or itself."""
+        """Mark a parameter as escaping; whether that is new in this visit. Its default may contain the parameter."""
         key = parameter.function, parameter.name
         marks.add([key])
         is_first = (marks, key) not in self._escaped
@@ -185,7 +185,7 @@ class Effects:
             self.facts.demand_unseen(function)
 
     def _call_instance_unseen(self, atom: Instance) -> None:
-        """An instance may be called; those of other files' classes are left to the calls that are seen."""
+        """Record that unseen code may call an instance. Classes of other files are left to the visible calls."""
         cls = self.scope.kinds.class_of(atom.key)
         if cls is not None and cls.unit.name in self.facts.whole_units:
             method = self.scope.hierarchy.method(cls, "__call__")
@@ -193,7 +193,7 @@ class Effects:
                 self._call_unseen(method.key)
 
     def call_any_method(self, name: str) -> None:
-        """A method is called of what is not known: that may be an instance which got there out of sight."""
+        """Record a method call on an unknown receiver: it may be an instance that escaped."""
         for method in self.facts.methods_by_name.get(name, ()):
             self._call_unseen(method.key)
 
@@ -222,12 +222,12 @@ class Effects:
         self.facts.opened[cls.key] = len(descendants)
         for related in (*hierarchy.ancestors(cls), *descendants):
             if hierarchy.is_module(related):
-                continue  # A mixin's `self` may be one, and a module that is handed on opens none of its methods.
+                continue  # a mixin's `self` may be a module, and passing on a module opens none of its methods
             for method in related.methods.values():
                 self._call_unseen(method.key)
 
     def _named(self, atom: Instance | Method | AnyMethod, cls: Class) -> list[Function]:
-        """The methods that a value is, or is one of; none for an instance, which has others of its own."""
+        """The methods that a value may be; none for an instance, as it is no method itself."""
         if isinstance(atom, Instance):
             return []
         names = [atom.name] if isinstance(atom, Method) else self.scope.kinds.methods_named(cls.key, atom.prefix)
@@ -236,7 +236,7 @@ class Effects:
         return list(dict.fromkeys(method for method in found if method is not None))
 
     def absorb_passed(self, arguments: Arguments, node: ast.expr, adopting: Atom) -> None:
-        """What a call passes becomes part of the object whose method it calls: once, whichever object that may be."""
+        """Record that a call's arguments become part of its receiver; done once for all possible receivers."""
         held = self.facts.contents.reach(arguments.all())
         if not all(self.scope.kinds.is_without_parameters(atom) for atom in held if atom.is_object):
             self._fill(adopting)
@@ -245,7 +245,7 @@ class Effects:
             self.absorb(arguments.each(), node, receiver_text(node), into=frozenset({adopting}))
 
     def note_receiver(self, name: str, arguments: Arguments, node: ast.expr, receiver: Value) -> None:
-        """What a call passes becomes part of whatever the object is whose method it calls, if that takes modules in."""
+        """Record all possible receivers of the arguments just absorbed, and whether each takes modules in."""
         if self._absorbed is arguments:
             kinds = self.scope.kinds
             takes_in = partial(kinds.takes_in, name=name, is_sure=True)
@@ -255,29 +255,29 @@ class Effects:
     def absorb(
         self, given: Iterable[Value], node: ast.AST, text: str, *, into: Value = NOTHING, is_sure: bool = True
     ) -> None:
-        """Objects become submodules of what is made or changed at `node`, which is given some values."""
+        """Record that values passed to what is made or changed at `node` become its submodules."""
         event = self.scope.event(node, text)._replace(into=into, is_sure=is_sure)
         for held in given:
             self.note(self.facts.absorbed, held, event)
 
     def absorb_stored(self, receiver: Value, held: Value, node: ast.AST, text: str) -> None:
-        """What is stored into an attribute becomes part of the object, if that is a module."""
+        """Record that a value stored into an attribute becomes part of the object, if that is a module."""
         kinds = self.scope.kinds
         if any(kinds.is_module(strip(atom)) for atom in receiver):
             self.absorb([held], node, text, into=receiver, is_sure=kinds.is_sure_of(kinds.is_module, receiver))
-            # What is not known is mostly a number.
+            # What is unknown is usually a number.
             if any(isinstance(atom, Made) and kinds.nature(atom) is Nature.MODULE for atom in map(strip, held)):
                 for atom in receiver:
                     self._fill(atom)
 
     def _fill(self, adopting: Atom) -> None:
-        """A module without parameters has some once it is given a module that has."""
+        """Record that a module without parameters gets some, by being given a module that has them."""
         base = strip(adopting)
         if isinstance(base, Made) and self.scope.kinds.nature(base) is Nature.NO_PARAMS:
             self.facts.grow_site(self.facts.site_of(base), nature=Nature.MODULE)
 
     def note(self, table: Table[Atom, dict[int, Event]], held: Value, event: Event) -> None:
-        """Remember that something happens to the objects in a value."""
+        """Record that something happens to the objects in a value."""
         if not held:
             return
         sure = self._sure_objects(held, event.node)
@@ -285,7 +285,7 @@ class Effects:
         self.facts.note_event(table, self.facts.contents.reach(held) - sure, event._replace(is_sure=False))
 
     def _sure_objects(self, held: Value, node: ast.AST) -> Value:
-        """The objects that are in a value, or in the containers in it, whenever they were made."""
+        """The objects that are surely in a value, or in its containers, whenever they were made."""
         sure: set[Atom] = set()
         seen: set[Atom] = set()
         pending = [held]
@@ -305,7 +305,7 @@ class Effects:
         return frozenset(sure)
 
     def _is_held_alone(self, atom: Atom, objects: Value, node: ast.AST) -> bool:
-        """Whether an object that several branches may have made is held by nothing but the value of `objects`."""
+        """Whether an object that several branches may make is held only by names whose value is `objects`."""
         site = self.facts.sites.peek(atom.site) if isinstance(atom, Made) else None
         if site is None or site.scope != self.scope.key or self.facts.is_dropped(site):
             return False
@@ -313,8 +313,8 @@ class Effects:
         holders = env.holding(atom)
         if not holders:
             return self._is_operand(site, node)
-        # Several names that may hold the same objects need not hold the same one of them; and where one of the objects
-        # is held elsewhere, it may be the one given.
+        # Names with equal sets of possible objects need not hold the same object. And an object that is also held
+        # elsewhere may be the one passed.
         numbers = {env.numbers.get(path) for path in holders}
         is_one = len(holders) == 1 or (len(numbers) == 1 and None not in numbers)
         is_theirs = {path for each in objects for path in env.holding(each)} == set(holders)
@@ -322,9 +322,9 @@ class Effects:
         return is_one and is_theirs and are_alike and _is_bound(site)
 
     def _is_operand(self, site: Site, node: ast.AST) -> bool:
-        """Whether an object is made where it is passed to `node`: in a branch of a conditional expression at most.
+        """Whether an object is made in an operand of `node`, at most in a branch of a conditional expression.
 
-        Methods that hand it on may stand behind it.
+        Methods called on it there may return it.
         """
         parents = site.unit.parents
         below: ast.AST = site.node
@@ -350,9 +350,9 @@ def _callee_text(node: ast.expr) -> str:
 
 
 def _is_bound(site: Site) -> bool:
-    """Whether an object is bound by the statement that makes it, whatever else may be bound in its place.
+    """Whether the statement that makes an object also binds it, possibly among alternatives.
 
-    A function that is given it may keep it to itself.
+    An object passed to a function does not count: the function may keep it.
     """
     parents = site.unit.parents
     node: ast.AST = site.node

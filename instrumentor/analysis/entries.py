@@ -1,4 +1,4 @@
-"""What the facts keep: the places where objects come into being, the stores, and what happens to objects."""
+"""The entries of the facts: sites, bindings and events."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Site:
-    """A place where an object comes into being; what is known of it grows by `Facts.grow_site`.
+    """An expression that makes an object. What is known of it grows, by `Facts.grow_site`.
 
     Attributes:
-        key: where.
-        node: the call, or for `is_read` the expression that fetches an object nobody knows.
-        unit: the file it stands in.
-        function: the function it stands in; None at the top of a file or class.
-        nature: what it makes.
+        key: its position.
+        node: the call; for `is_read` the expression that fetches an unknown object.
+        unit: the file that contains it.
+        function: the function that contains it; None at the top level of a file or class.
+        nature: the nature of the object.
         labels: the classes or functions called there.
-        class_keys: the project's module classes called there.
-        origins: the sites in the functions called there whose fresh object it hands on.
-        arguments: the objects passed in.
-        callee: for what an object gives that is called without being known, that object.
-        is_copy: it makes a module if it is given one.
-        is_read: it may give an object made elsewhere, which cannot be seen.
-        is_own: it may make an object itself, besides those that it hands on.
+        class_keys: the project's module classes instantiated there.
+        origins: sites in the called functions whose new object the call returns.
+        arguments: the objects passed.
+        callee: the unknown object whose call makes this one, if any.
+        is_copy: it makes a module if it is passed one.
+        is_read: it may give an unseen object that was made elsewhere.
+        is_own: it may make an object itself, rather than return that of a called function.
     """
 
     key: SiteKey
@@ -52,27 +52,27 @@ class Site:
 
     @cached_property
     def value(self) -> Value:
-        """What it makes."""
+        """Its abstract object, as a value."""
         return frozenset({Made(self.key)})
 
     @property
     def scope(self) -> str:
-        """The key of the scope it stands in."""
+        """The key of the scope that contains it."""
         return scope_key(self.unit, self.function)
 
 
 class Binding(NamedTuple):
-    """One target of one statement with what it may hold.
+    """A store to one target of a statement.
 
     Attributes:
         statement: the statement.
-        target: the expression stored to; for a parameter's default the parameter's node.
-        text: the target as people read it.
-        value: what is stored.
+        target: the expression stored to; for a parameter's default, the parameter's node.
+        text: the target as users read it.
+        value: the stored value.
         receiver: for attributes and subscripts, the object stored into.
-        source: the expression the value comes from, where it is one.
-        number: equal for stores of the very same object in one round of the loops and one call of the function around
-            them; None where that is not known.
+        source: the expression that gives the value, if there is one.
+        number: equal for stores of the same object within one loop iteration and one call of the enclosing function;
+            None if unknown.
     """
 
     unit: Unit
@@ -90,10 +90,9 @@ class Event(NamedTuple):
     """Something that happens to an object at an expression.
 
     Attributes:
-        is_sure: it happens to the object whenever the expression is evaluated, and not to another in its place.
-        into: for what becomes part of an object whose method or attribute is named there, that object.
-        made_in: where the expression calls a function that makes the module which the object becomes part of: the
-            file of that function.
+        is_sure: whether it happens to this very object on every evaluation of the expression.
+        into: for an object that becomes part of another, the receiver named there.
+        made_in: if the expression calls a function that makes the enclosing module, the file of that function.
     """
 
     unit: Unit
@@ -106,11 +105,11 @@ class Event(NamedTuple):
 
 
 class Giving(NamedTuple):
-    """What a call hands to code that cannot be seen.
+    """The classes that a call passes to unseen code.
 
     Attributes:
-        callee: what is called, as it is known or as it is written.
-        held: the classes among it, and what may stand for one: partial applications and parameters.
+        callee: the callee, by its resolved name or its text.
+        held: the classes, and values that may stand for one: partial applications and parameters.
     """
 
     unit: Unit
@@ -120,5 +119,5 @@ class Giving(NamedTuple):
 
 
 def scope_key(unit: Unit, function: Function | None) -> str:
-    """What a function, or for None the top of a file, is called as a scope."""
+    """The scope key of a function; of the top level of a file for None."""
     return unit.name if function is None else function.key

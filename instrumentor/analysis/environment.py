@@ -1,4 +1,4 @@
-"""What each access path holds at one point of a function."""
+"""The values of access paths at one program point."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 # `model` is ("model",), `self.net` is ("self", ".net"), `nets["g"]` is ("nets", "['g']").
 Path = tuple[str, ...]
-# Equal for paths that hold the very same object; None where that is not known.
+# Equal for paths that surely hold the same object; None if unknown.
 Number = object
 PARAMETER = "parameter"
-# Steps of paths that stand for all of their kind.
+# Path steps that stand for all elements, or all attributes.
 ANY_ELEMENT, ANY_ATTRIBUTE = "[*]", ".*"
-# The last element of a list or tuple, which an index from the start finds as well.
+# The last element of a list or tuple. An index from the start may find it as well.
 LAST_ELEMENT = "[-1]"
-# The joins that are named by a loop and lie behind its rounds.
+# Names for the joins after a loop.
 BEHIND, LAST = "behind", "last"
 BEHIND_LOOPS = frozenset({BEHIND, LAST})
-# How many paths are gone over sooner than looked up.
+# With at most this many paths, scanning them is faster than an index.
 _FEW = 16
 _NO_NAMES: PersistentMap[str, Value] = PersistentMap()
 _NO_PATHS: PersistentMap[Path, Value] = PersistentMap()
@@ -40,20 +40,20 @@ _NO_NUMBERS: PersistentMap[Path, Number] = PersistentMap()
 
 
 def is_parameter(number: Number) -> TypeGuard[tuple[str, str]]:
-    """Whether a number is that of what a parameter is given, whose name is its second part."""
+    """Whether a number is that of a parameter's initial value; its second part is then the parameter's name."""
     return isinstance(number, tuple) and number[0] == PARAMETER
 
 
 class Trace:
-    """What a statement asks the environment for, and does to it.
+    """What a statement reads from the environment and writes to it.
 
     Attributes:
-        read: the names that it asked for, or for what lies under them.
-        stored: the names that it let hold something, or forgot, or changed what lies under them.
-        is_wide: whether what it did may depend on any attributes and elements, and change any.
+        read: the names that it read, or under which it read something.
+        stored: the names that it bound or forgot, or under which it changed something.
+        is_wide: whether its effect may depend on and change any attribute and element.
         steps: the attributes and elements that it stored to.
-        outside: the names of which it asked whether they belong to the scopes around.
-        is_whole: whether it asked for all that there is.
+        outside: the names for which it asked whether they belong to enclosing scopes.
+        is_whole: whether it read the whole environment.
     """
 
     __slots__ = ("is_whole", "is_wide", "outside", "read", "steps", "stored")
@@ -68,10 +68,10 @@ class Trace:
 
 
 class _Finder:
-    """Finds paths in the environments of one visit of a scope, by what they lead through, hold and are numbered."""
+    """Indexes of the paths in the environments of one visit: by step, by number and by object."""
 
     def __init__(self) -> None:
-        # The attributes and elements that paths led through in the visit so far, in the order in which they were met.
+        # The attributes and elements in the paths of the visit so far, in the order in which they occurred.
         self.met: dict[str, None] = {}
         self._paths_met: set[Path] = set()
 
@@ -96,14 +96,14 @@ class _Finder:
         return VersionIndex(lambda _path, held: objects_in(held))
 
     def note(self, path: Path) -> None:
-        """Take note of a path through an object."""
+        """Record a path through an object."""
         if path not in self._paths_met:
             self._paths_met.add(path)
             self.met.update(dict.fromkeys(sorted(_kinds(path))))
 
 
 class Snapshot(NamedTuple):
-    """What an environment holds at one moment."""
+    """The contents of an environment at one moment."""
 
     names: PersistentMap[str, Value]
     objects: PersistentMap[Path, Value]
@@ -111,13 +111,14 @@ class Snapshot(NamedTuple):
 
 
 class Environment:
-    """What names and the paths through objects hold; copied at branches.
+    """The values of names and of paths through objects. Copied at branches.
 
     Attributes:
-        names: what each name holds.
-        objects: what each path through an object holds.
-        numbers: which paths hold the very same object: those with one number. Paths without one are not known.
-        trace: where it is noted what is asked for; shared with the copies made meanwhile.
+        names: the value of each name.
+        objects: the value of each path through an object.
+        numbers: object numbers of paths. Paths with equal numbers hold the same object. Nothing is known of paths
+            without one.
+        trace: records what is read and written, if not None. Copies made meanwhile share it.
     """
 
     __slots__ = ("_finder", "names", "numbers", "objects", "trace")
@@ -146,40 +147,40 @@ class Environment:
         objects: PersistentMap[Path, Value],
         numbers: PersistentMap[Path, Number],
     ) -> Environment:
-        """An environment of the same visit that holds something else."""
+        """An environment of the same visit with other contents."""
         found = Environment.__new__(Environment)
         found.names, found.objects, found.numbers = names, objects, numbers
         found.trace, found._finder = self.trace, self._finder  # noqa: SLF001
         return found
 
     def numbered_as(self, other: Environment) -> Environment:
-        """A copy in which those paths hold the very same object that do so in another environment."""
+        """A copy with the object numbers of another environment."""
         found = self.elsewhere(self.names, self.objects, other.numbers)
         found.trace = None
         return found
 
     def get(self, path: Path) -> Value | None:
-        """What `path` holds; None where this function has not said."""
+        """The value of `path`; None if this function has not set it."""
         held = self.held(path[0])
         if len(path) > 1:
             held = self.objects.get(path)
         return held
 
     def held(self, name: str) -> Value | None:
-        """What a name holds; None where this function has not said."""
+        """The value of a name; None if this function has not set it."""
         if self.trace is not None:
             self.trace.read.add(name)
         found: Value | None = self.names.get(name)
         return found
 
     def number(self, path: Path) -> Number:
-        """The number of what a path holds."""
+        """The object number of a path; None if unknown."""
         if self.trace is not None:
             self.trace.read.add(path[0])
         return self.numbers.get(path)
 
     def paths(self) -> list[Path]:
-        """All paths that hold something."""
+        """All paths that have a value."""
         self._note_whole()
         return [*((name,) for name in self.names), *self.objects]
 
@@ -190,47 +191,47 @@ class Environment:
         return [*((name,) for name in finder.named.find(self.names, atom)), *finder.inside.find(self.objects, atom)]
 
     def numbered(self, number: Number) -> list[Path]:
-        """The paths that hold the object of a number."""
+        """The paths with an object number."""
         self._note_whole()
         return list(self._finder.numbers.find(self.numbers, number))
 
     def has_number(self, number: Number) -> bool:
-        """Whether a path holds the object of a number."""
+        """Whether any path has an object number."""
         return bool(self._finder.numbers.find(self.numbers, number))
 
     def assign(self, path: Path, value: Value, number: Number = None) -> None:
-        """Let `path` hold `value` and nothing else; what was under the old object is forgotten."""
+        """Set `path` to `value` (a strong update). Paths below it are forgotten."""
         self._forget_below(path)
         if len(path) == 1:
             self._forget_number(path)
             self.rebind(path[0], value)
         else:
-            # Another path may lead to the same object: its attribute of that name may have changed with it.
+            # Another path may alias the object, so its attribute of that name may have changed too.
             self.may_store(path[-1], value)
             self._set_object(path, value)
         if number is not None:
             self.renumber(path, number)
 
     def begin(self, path: Path, value: Value, number: Number) -> None:
-        """Let the attribute of a new instance, which no other path leads to, hold `value`."""
+        """Set the attribute of a new instance, which has no alias yet, to `value`."""
         self._note_stored(path)
         self._set_object(path, value)
         self.renumber(path, number)
 
     def rebind(self, name: str, value: Value) -> None:
-        """Let a name hold `value`; what lies under it stays."""
+        """Set a name to `value`. Paths below it stay."""
         self._note_stored((name,))
-        if self.names.get(name) is not value:  # else the tables stay those of the copies
+        if self.names.get(name) is not value:  # otherwise the table stays shared with copies
             self.names = self.names.set(name, value)
 
     def may_hold(self, name: str, value: Value) -> None:
-        """Let a name hold `value` too; what lies under what it held is forgotten."""
+        """Add `value` to what a name may hold (a weak update). Paths below it are forgotten."""
         self._forget_below((name,))
         self.rebind(name, join((self.held(name) or NOTHING, value)))
         self._forget_number((name,))
 
     def may_store(self, step: str, value: Value) -> None:
-        """Let all paths that end in `step` hold `value` too; `[*]` stands for every element."""
+        """Add `value` to all paths that end in `step` (a weak update); `[*]` stands for every element."""
         self._note_wide()
         for path in self._paths_through((step, LAST_ELEMENT) if step[0] == "[" else (step,)):
             is_other_way = path[-1][0] == step[0] == "[" and (step == ANY_ELEMENT or path[-1] == LAST_ELEMENT)
@@ -239,19 +240,19 @@ class Environment:
                 self._forget_number(path)
 
     def number_at(self, path: Path, default: Number) -> Number:
-        """The number of the object that a path holds; `default`, from now on, where it had none."""
+        """The object number of a path. If it has none, it gets `default`."""
         if self.number(path) is None:
             self.renumber(path, default)
         return self.numbers[path]
 
     def renumber(self, path: Path, number: Number) -> None:
-        """Let a path hold the very same object as all others with a number."""
+        """Give a path an object number: it holds the same object as all others with that number."""
         self._note_stored(path)
         if self.numbers.get(path) is not number:
             self.numbers = self.numbers.set(path, number)
 
     def forget(self, path: Path) -> None:
-        """Forget `path` and all that lies under it."""
+        """Forget `path` and all paths below it."""
         self._note_stored(path)
         if len(path) == 1:
             if path[0] in self.names:
@@ -260,29 +261,29 @@ class Environment:
         self._forget_below(path)
 
     def steps_met(self) -> Mapping[str, None]:
-        """The attributes and elements that paths of the visit led through so far; elements are all one step.
+        """The attributes and elements in the paths of the visit so far, with one step for all elements.
 
-        In the order in which they were met.
+        In the order in which they occurred.
         """
         return self._finder.met
 
     def leads_through(self, steps: AbstractSet[str]) -> bool:
-        """Whether a path leads through one of some attributes, or elements."""
+        """Whether some path contains one of the attributes or elements in `steps`."""
         return any(not steps.isdisjoint(_kinds(path)) for path in self._paths_through(steps))
 
     def forget_elements(self) -> None:
-        """Forget what containers hold: their elements may have moved."""
+        """Forget the elements of containers, as they may have moved."""
         self.forget_steps({ANY_ELEMENT})
 
     def forget_steps(self, steps: AbstractSet[str]) -> None:
-        """Forget what lies under some attributes, or elements: code that cannot be seen here may have changed it."""
+        """Forget all paths through some attributes or elements, as unseen code may have changed them."""
         if steps:
             self._note_wide()
             paths = self._paths_through(steps)
             self._forget_objects([path for path in paths if not steps.isdisjoint(_kinds(path))])
 
     def forget_objects(self) -> None:
-        """Forget all attributes and elements: code that cannot be seen here may have changed them."""
+        """Forget all attributes and elements, as unseen code may have changed them."""
         self._note_wide()
         self._forget_objects(list(self.objects))
 
@@ -298,7 +299,7 @@ class Environment:
             self._forget_number(path)
 
     def _paths_through(self, steps: Collection[str]) -> Collection[Path]:
-        """The paths through objects that begin with or lead through one of some steps, and maybe others."""
+        """A superset of the paths through objects that contain one of some steps."""
         if len(self.objects) <= _FEW:
             return list(self.objects)
         find, version = self._finder.steps.find, self.objects
@@ -328,18 +329,18 @@ class Environment:
         if path in self.numbers:
             self.numbers = self.numbers.without(path)
 
-    # ---- to do again what was done ----
+    # ---- replay ----
 
     def snapshot(self) -> Snapshot:
-        """What it holds now, to be kept beyond the visit."""
+        """The current contents, which outlive the visit."""
         return Snapshot(self.names, self.objects, self.numbers)
 
     def shares(self, other: Snapshot) -> bool:
-        """Whether both have the very same tables."""
+        """Whether the contents are the identical tables of a snapshot."""
         return self.names is other.names and self.objects is other.objects and self.numbers is other.numbers
 
     def has_names_of(self, other: Snapshot, names: Collection[str]) -> bool:
-        """Whether some names hold what they hold elsewhere, with the same numbers."""
+        """Whether some names have the values and numbers of a snapshot."""
         if self.names is not other.names:
             ours, theirs = self.names.get, other.names.get
             for name in names:
@@ -356,7 +357,7 @@ class Environment:
         return True
 
     def has_objects_of(self, other: Snapshot, names: Collection[str] | None) -> bool:
-        """Whether what lies under some names, or any for None, is what it is elsewhere, with the same numbers."""
+        """Whether the paths below some names, or below any for None, have the values and numbers of a snapshot."""
         if self.objects is other.objects and self.numbers is other.numbers:
             return True
         differing = (*self.objects.differences(other.objects), *self.numbers.differences(other.numbers))
@@ -368,7 +369,7 @@ class Environment:
         objects: Iterable[tuple[Path, Value | None]],
         numbers: Iterable[tuple[Path, Number]],
     ) -> None:
-        """Let names and paths hold what they held elsewhere; None stands for those to forget."""
+        """Set names, paths and numbers to recorded values; None means to forget them."""
         for name, value in names:
             if value is not None:
                 self.names = self.names.set(name, value)
@@ -386,7 +387,7 @@ class Environment:
                 self._forget_number(path)
 
     def become(self, other: Snapshot, paths: Iterable[Path]) -> None:
-        """Hold what was held in a visit before, which differs from what is held here in names and in some paths."""
+        """Take over a snapshot of an earlier visit, which differs from the current contents in names and in `paths`."""
         self.names, self.objects, self.numbers = other
         for path in paths:
             self._finder.note(path)
@@ -398,17 +399,17 @@ class Environment:
 
 
 def join_environments(environments: Iterable[Environment | None], place: Hashable = None) -> Environment | None:
-    """What holds after any of several ways; None stands for a way that does not come through.
+    """The join of the environments of several branches; None stands for a branch that does not reach the join.
 
     Args:
-        environments: the ways; ways that differ little follow on each other.
-        place: names the join; paths that hold one object on each way hold one object behind it. Without it nothing
-            is known of paths that hold different objects on different ways.
+        environments: the branches. Faster if adjacent ones differ little.
+        place: identifies the join. Paths that hold one object on each branch then hold one object after it. Without a
+            place, paths whose objects differ between branches get no number.
     """
     ways = [each for each in environments if each is not None]
     if len(ways) < 2:
         return ways[0].copy() if ways else None
-    # A name that one way has not bound would be an error to use there; an attribute may hold what it held before.
+    # Using a name that one branch has not bound would be an error. An attribute may still hold its earlier value.
     joined = ways[0].elsewhere(
         _join_tables([way.names for way in ways], keep_missing=True),
         _join_tables([way.objects for way in ways], keep_missing=False),
@@ -416,12 +417,12 @@ def join_environments(environments: Iterable[Environment | None], place: Hashabl
     )
     trace = joined.trace
     if trace is not None:
-        trace.read |= trace.stored  # which hold behind one way what they held before
+        trace.read |= trace.stored  # one branch may leave them unchanged, so the join reads them
     return joined
 
 
 def _join_tables(tables: Sequence[PersistentMap[K, Value]], *, keep_missing: bool) -> PersistentMap[K, Value]:
-    """What several ways hold; only that is looked at in which a way differs from the one before."""
+    """The join of several tables. Only keys at which adjacent tables differ are visited."""
     joined = before = tables[0]
     for table in tables[1:]:
         for key in table.differences(before):
@@ -439,9 +440,9 @@ def _join_tables(tables: Sequence[PersistentMap[K, Value]], *, keep_missing: boo
 
 
 def _join_numbers(tables: Sequence[PersistentMap[Path, Number]], place: Hashable) -> PersistentMap[Path, Number]:
-    """Which paths hold the very same object behind several ways."""
+    """The object numbers after a join."""
     joined = before = tables[0]
-    # What each path holds on the ways on which that is not what it holds on the way before.
+    # For each path, its numbers on the branches where it differs from the branch before.
     incoming: dict[Path, list[tuple[int, Number]]] = {}
     for position, table in enumerate(tables):
         for path in table.differences(before):
@@ -453,13 +454,13 @@ def _join_numbers(tables: Sequence[PersistentMap[Path, Number]], place: Hashable
         if place is None or any(number is None for _, number in incoming[path]):
             joined = joined.without(path)
         else:
-            # Named by the paths that keep together, as a number made of numbers would grow with every join.
+            # Named by the first path of each group: a number composed of numbers would grow at every join.
             joined = joined.set(path, (place, groups.setdefault(tuple(incoming[path]), path)))
     return joined
 
 
 def leave_loop(environment: Environment | None, entry: Environment, place: Hashable) -> Environment | None:
-    """What holds behind a loop: the objects of its last round, which are not those of the rounds before."""
+    """Renumber the paths after a loop: they hold objects of the last iteration, not those of earlier ones."""
     if environment is None:
         return None
     groups: dict[Number, Path] = {}
@@ -471,7 +472,7 @@ def leave_loop(environment: Environment | None, entry: Environment, place: Hasha
 
 
 def path_of(expression: ast.AST) -> Path | None:
-    """The access path that an expression spells; None where it is none or its index is not constant."""
+    """The access path that an expression denotes; None if it is no path or has an index that is not constant."""
     if isinstance(expression, ast.Name):
         return (expression.id,)
     if isinstance(expression, ast.Attribute):
@@ -484,15 +485,15 @@ def path_of(expression: ast.AST) -> Path | None:
 
 
 def _kinds(path: Path) -> set[str]:
-    """The steps of a path by what may change them."""
+    """The steps of a path as stores may change them: attributes by name, all elements as one."""
     kinds = {ANY_ELEMENT if step[0] == "[" else step for step in path[1:]}
     return kinds if kinds <= {ANY_ELEMENT} else {*kinds, ANY_ATTRIBUTE}
 
 
 def constant_key(index: ast.expr) -> str | None:
-    """A constant index as containers are keyed by it; None for others.
+    """The key of a constant index in a container; None for other indexes.
 
-    Keys that are equal get one text (`d[1]` and `d[True]`). An index from the end is none: it moves.
+    Equal keys get the same text (`d[1]` and `d[True]`). A negative index gives None, as its element may move.
     """
     if not isinstance(index, ast.Constant):
         return None

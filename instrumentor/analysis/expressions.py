@@ -1,4 +1,4 @@
-"""What an expression may evaluate to."""
+"""Abstract evaluation of expressions."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ _OPERATORS: dict[type[ast.operator], str] = {
 
 
 class Stored(NamedTuple):
-    """What a store did.
+    """The result of a store.
 
     Attributes:
         receiver: the objects that the value may have been stored into.
-        is_kept: whether the target, when it is read, gives what was stored.
+        is_kept: whether reading the target gives the stored value back.
     """
 
     receiver: Value = NOTHING
@@ -86,7 +86,7 @@ class Evaluator:
         self.namespaces = Namespaces(scope, self.calls.object_stores, self.members)
 
     def evaluate(self, node: ast.expr | None) -> Value:
-        """What `node` may be; notes on the way what it does to objects. Nothing written is None."""
+        """The value of `node`; its effects on objects are recorded. A missing expression is None."""
         if node is None:
             return PLAIN
         handler = self._HANDLERS.get(type(node))
@@ -107,7 +107,7 @@ class Evaluator:
         return held
 
     def _evaluate_perhaps(self, node: ast.expr) -> Value:
-        """What an expression gives that may as well not be evaluated."""
+        """The value of an expression that may not be evaluated."""
         before = self.scope.env
         self.scope.env = before.copy()
         held = self.evaluate(node)
@@ -115,7 +115,7 @@ class Evaluator:
         return held
 
     def _operand(self, node: ast.expr) -> Value:
-        """What an expression gives after which others are evaluated before that is used."""
+        """The value of an expression that is used after others have been evaluated."""
         self.numbering.forget(node)
         held = self.evaluate(node)
         if held is not OPAQUE and held is not PLAIN and any(atom.is_object for atom in held):
@@ -145,7 +145,7 @@ class Evaluator:
         return join([self.members.element(node, each) for each in self.scope.kinds.things(receiver)])
 
     def store(self, target: ast.expr, held: Value, number: Number = None) -> Stored:
-        """Let a name, an attribute or an element hold a value."""
+        """Store a value in a name, an attribute or an element."""
         if isinstance(target, ast.Name):
             self.scope.assign((target.id,), held, number)
             return Stored()
@@ -208,7 +208,7 @@ class Evaluator:
                 starred.append(held)
                 rest.append(self.members.elements(held))
             elif starred:
-                starred.append(held)  # how many places the starred argument takes is not known
+                starred.append(held)  # the number of elements in the starred argument is unknown
                 rest.append(held)
             else:
                 numbers[len(positional)] = self.numbering.of_operand(argument)
@@ -226,14 +226,14 @@ class Evaluator:
 
     @staticmethod
     def _items(held: Value) -> Sequence[Value] | None:
-        """What a tuple holds, by position; None for what is not sure to be a tuple of a known length."""
+        """The elements of a tuple; None unless the value surely is a tuple of known length."""
         packs = [atom for atom in held if isinstance(atom, Pack)]
         if not packs or len(packs) < len(held) or len({len(pack.items) for pack in packs}) > 1:
             return None
         return [join(items) for items in zip(*(pack.items for pack in packs), strict=True)]
 
     def _item_numbers(self, node: ast.expr, count: int) -> dict[int, Number]:
-        """Which objects the items of a tuple are that a name holds, by position."""
+        """The object numbers of the elements of an unpacked argument, by position."""
         if not isinstance(node, ast.Name):
             return {0: self.numbering.elements_of(node).get(0)} if count else {}
         paths = {position: (node.id, f"[{position}]") for position in range(count)}
@@ -305,7 +305,7 @@ class Evaluator:
         for position, generator in enumerate(node.generators):
             held = self.evaluate(generator.iter)
             if position == 0 and self.scope.class_body is not None:
-                self.scope.env = self.scope.around_class.copy()  # all but what it goes over lies outside of the class
+                self.scope.env = self.scope.around_class.copy()  # the first iterable alone sees the class
             self._bind_target(generator.target, self.members.elements(held))
             for condition in generator.ifs:
                 self.evaluate(condition)
@@ -314,7 +314,7 @@ class Evaluator:
             held = self.evaluate(node.value)
         else:
             held = self.evaluate(node.elt)
-        # Only what `:=` stores stays, and that only if there was a round.
+        # Only names bound by `:=` survive, and only if there was an iteration.
         inner = self.scope.env
         for name in hidden:
             inner.forget((name,))
@@ -324,7 +324,7 @@ class Evaluator:
         return self.scope.box(node, held)
 
     def _bind_target(self, target: ast.expr, held: Value) -> None:
-        """Let a comprehension's target hold a value."""
+        """Bind a comprehension's target."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for element, item in self.members.shared_out(held, target.elts):
                 self._bind_target(element, item)
@@ -369,7 +369,7 @@ class Evaluator:
         return join((made, derive(others | right))) if others else made
 
     def _call_operator(self, name: str, left: Value, right: Value, node: ast.BinOp) -> tuple[Value, Value]:
-        """What the operands of the project's classes make by their own operator, and the operands without one."""
+        """The results of operators that the operands' classes define, and the operands that define none."""
         own = [atom for atom in in_order(left) if self._has_method(atom, name)]
         made = [self.calls.call_method(atom, name, node, Arguments((right,))) for atom in own]
         return join(made), left.difference(own)
@@ -388,7 +388,7 @@ class Evaluator:
         return PLAIN
 
     def _note_operator(self, operands: list[Value]) -> None:
-        """An operator runs what a project's class says it does."""
+        """Record that an operator may run a method of a project's class."""
         if any(isinstance(atom, Instance) for held in operands for atom in held):
             let_others_run(self.scope)
 
@@ -409,11 +409,11 @@ class Evaluator:
         return value(FunctionRef(function.key))
 
     def bind_defaults(self, function: Function) -> None:
-        """Let parameters hold their defaults, which are evaluated where the function is defined."""
+        """Bind parameters to their defaults, which are evaluated at the definition."""
         for parameter, default in parameters_with_defaults(function.node.args):
             held = self.evaluate(default)
             key = (function.key, parameter.arg)
-            # Kept like what a name holds, so that it is known which object it is until the function is defined anew.
+            # Stored like a name, so that its object number is known until the function is defined again.
             if any(atom.is_object for atom in held):
                 self.scope.env.assign((default_name(function, parameter.arg),), held, self.numbering.of(default))
             self.facts.grow(self.facts.passed.defaults, key, held)
@@ -434,7 +434,7 @@ class Evaluator:
         function = self.scope.function
         if function is not None:
             self.facts.captured.keep(held)
-            self.facts.touched.note_running_unseen(function.key)  # whenever someone asks for more
+            self.facts.touched.note_running_unseen(function.key)  # the generator runs whenever it is resumed
             self.facts.grow(self.facts.yields, function.key, held)
             number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.numbering.of(node.value)
             self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
@@ -481,7 +481,7 @@ def _target_names(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.Dict
 
 
 def _lasting_elements(node: ast.Dict) -> set[int]:
-    """The positions of the elements of a dict that nothing behind them replaces, as it may lie under the same key."""
+    """The positions of a dict display's elements that no later element may overwrite."""
     found: set[int] = set()
     behind: set[str] = set()
     for position in reversed(range(len(node.keys))):
@@ -490,6 +490,6 @@ def _lasting_elements(node: ast.Dict) -> set[int]:
         if constant not in behind:
             found.add(position)
         if constant is None:
-            break  # under an unknown key, which may be that of any element before it
+            break  # an unknown key may be that of any earlier element
         behind.add(constant)
     return found

@@ -1,4 +1,4 @@
-"""What the analysis has found out so far: tables that only grow, until nothing new is found."""
+"""The facts of the analysis: tables that grow monotonically until a fixpoint."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Elements(NamedTuple):
     """The elements of a display.
 
     Attributes:
-        positions: where each of them stands.
-        first_starred: where the first one stands that is unpacked; None where none is.
+        positions: the index of each element.
+        first_starred: the index of the first starred element; None if there is none.
     """
 
     positions: dict[ast.AST, int]
@@ -65,62 +65,64 @@ class Elements(NamedTuple):
 class Facts:
     """The tables.
 
-    What a visit of a scope reads of those that are a `Table` or `Marks` is what it depends on: whenever an entry
-    changes, the scopes that read it are due for another visit. The others are only written during visits.
+    A visit of a scope depends on the entries that it reads in a `Table` or `Marks`: when one changes, the scopes
+    that read it are visited again. The other tables are only written during visits.
 
     Attributes:
         visits: which scopes are due.
-        places: the keys of what expressions make, as far as they were asked for.
-        sites: the places where objects come into being.
+        places: the keys of the objects made by expressions, as far as they were requested.
+        sites: the sites, by key.
         bindings: every store, by the target's node and text.
-        attributes: what an object's attribute of a name was ever given.
-        contents: what containers hold.
-        bound_arguments: what partial applications were given.
-        scopes: what a name of a function or file was ever given, for the functions inside.
+        attributes: all values stored in an attribute, by object and attribute name.
+        contents: the contents of containers.
+        bound_arguments: the arguments of partial applications.
+        scopes: all values of a name of a function or file, for nested functions.
         shared: the names of a scope that other functions store to.
-        touched: what functions may change outside of themselves.
-        stored_outside: the part of it that other functions stored, by `global` and `nonlocal`.
-        returns: what functions return; their own parameters stand for themselves.
-        returned_numbers: which object each `return` of a function gives, by the number that it has in the function.
+        touched: the mod sets of functions.
+        stored_outside: the part of `scopes` that other functions stored, by `global` and `nonlocal`.
+        returns: the return values of functions. A function's own parameters stand for themselves.
+        returned_numbers: the object number of the value of each `return`, in the function's own numbering.
         yielded_numbers: likewise for each `yield`.
-        initial: the attributes that an initialiser leaves holding what it is passed, with its parameters' names.
-        passed_numbers: which object each call passes for a parameter, by the caller's scope and its number there.
-        sole_callees: the function that a call calls, where it calls no other, by the number of what the call gives.
-        made_only: whether a call gives nothing but the object that is made there, by the scope and the call's place.
-        remembering: the functions that run once and give each caller the very object that they gave the first.
-        yields: what generator functions yield.
-        passed: what callers pass for parameters.
+        initial: the attributes that an initialiser leaves holding arguments, with the parameters' names.
+        passed_numbers: the object number that each call passes for a parameter, with the scope of the caller.
+        sole_callees: the function that a call calls, if it is the only candidate, by scope and number of its result.
+        made_only: whether the object made at a call is all that the call may return, by scope and site.
+        remembering: the functions that run once and return the same object to every caller.
+        yields: the values that generator functions yield.
+        passed: the values passed for parameters.
         evidence: how objects are used.
-        captured: the objects that something besides the value returned keeps hold of; asked for when all is found out.
-        dropped: the objects that the scope that makes them does not always return, by scope; found anew in each visit.
+        declared: the library classes that annotations give for the objects of a site.
+        captured: the objects held by something other than the returned value; read after the fixpoint.
+        dropped: by scope, the objects that it makes and does not always return; computed afresh in each visit.
         proxied: the objects that the script itself puts under a proxy.
-        hidden: the objects in plain containers that modules keep, which are no submodules of theirs.
+        hidden: the objects in plain containers of modules, which are not submodules.
         absorbed: where objects become part of modules.
         replaced: where objects get other parameters.
         called: where objects are called, or passed to a function that calls them.
         calls: where each function is called.
-        repeating: the ids of the calls that call what they are given again and again.
-        let_go: what is held by values that grew too large to tell it apart, for the visit to escape.
+        repeating: the ids of calls that call an argument repeatedly.
+        let_go: the atoms lost when values were widened, which the visit lets escape.
         escaped: the functions that unseen code gets as values.
-        found_by_any_name: the functions of files of which something is read under a computed name.
-        givings: the calls that hand classes to unseen code, by the call's id; asked for when all is found out.
-        constructed: the classes of other files of which there are instances.
-        live_methods: the methods of these, by name and by their keys.
-        instances_with: the classes, as their instances, that an attribute of a name is known of.
-        kept: what is kept under a name, in an attribute of whatever or at the top of another file.
-        opened: the classes whose methods unseen code may call, with how many classes were below them then.
-        called_unseen: the functions whose parameters may be given more than `passed` says.
+        found_by_any_name: the functions of files from which something is read under a computed name.
+        givings: the calls that pass classes to unseen code, by the call's id; read after the fixpoint.
+        constructed: the classes of other files that have instances.
+        live_methods: the methods of these classes, by name and key.
+        instances_with: for each attribute name, the classes, as instances, that are known to have it.
+        kept: the values held under a name: in an attribute of any object, or at the top level of another file.
+        opened: the classes whose methods unseen code may call, with their number of subclasses at that time.
+        called_unseen: the functions whose parameters may get more than `passed` says.
         methods_by_name: the methods of the script's classes.
         demanded_functions: the functions to analyse, by key.
-        unseen_functions: the functions of other files that are to be analysed if it matters what they do, by key.
-        demanded_units: the files whose tops are to be analysed, by name.
-        whole_units: the files of which every function is analysed, called or not.
+        unseen_functions: the functions of other files to analyse if their effects matter, by key.
+        demanded_units: the files whose top level is to be analysed, by name.
+        whole_units: the files whose functions are all analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
-        outside: which names of the scopes around them functions read.
-        given_outside: what these hold where a function is called that only plain calls reach, by function and name.
-        needed_outside: the names of the scopes around a function that the functions it calls read, with these scopes.
-        meanings: what names of files stand for that no statement binds, as far as that was asked for.
-        descendants: the classes below those that were asked for, in the files read so far.
+        outside: the names of enclosing scopes that functions read.
+        given_outside: the values of these names at the calls of a function that only plain calls reach, by function and
+            name.
+        needed_outside: by function, the enclosing names that its callees read, with the keys of their scopes.
+        meanings: what names of files that no statement binds stand for, as far as they were requested.
+        descendants: the subclasses of the classes that were requested, in the files read so far.
     """
 
     def __init__(self) -> None:
@@ -188,7 +190,7 @@ class Facts:
 
     @contextmanager
     def visiting(self, scope: str) -> Iterator[None]:
-        """Take what is read and dropped on the way as read and dropped by a scope."""
+        """Attribute reads and drops in the block to a scope."""
         self.dropped[scope] = set()
         outer, self._events = self._events, {}
         with self.visits.of(scope):
@@ -197,24 +199,24 @@ class Facts:
         self._events = outer
 
     def take_apart(self) -> None:
-        """Let go of everything: what is known refers to itself in circles, which only the collector would undo."""
+        """Release everything. The facts contain reference cycles, which only the garbage collector would free."""
         self.visits.forget_readers()
         vars(self).clear()
 
     def _tell_again(self, tell: Callable[..., None], *told: object) -> None:
-        """Have a method of the facts be told something again."""
+        """Register a call of a method of the facts, to be repeated when the current statement is replayed."""
         if self.visits.current is not None:
             self.visits.current.tell_again(tell, *told)
 
     def conditions_of(self, unit: Unit, node: ast.AST) -> Conditions:
-        """The conditions under which `node` runs once its function does."""
+        """The conditions under which `node` runs, given that its function runs."""
         found = self._conditions.get(node)
         if found is None:
             found = self._conditions[node] = self._blocks.conditions_of(unit, node)
         return found
 
     def elements_of(self, display: Display) -> Elements:
-        """Where the elements of a list, tuple, set or dict stand that is displayed."""
+        """The positions of the elements in a list, tuple, set or dict display."""
         found = self._elements.get(display)
         if found is None:
             nodes = display.values if isinstance(display, ast.Dict) else display.elts
@@ -224,7 +226,7 @@ class Facts:
         return found
 
     def grow(self, table: Table[K, Value], key: K, value: Value) -> None:
-        """Add to what a table says `key` may hold."""
+        """Add a value to the entry of `key` in a table."""
         old = table.peek(key)
         new = grown(old, value)
         if new is not old and new != old:
@@ -246,13 +248,13 @@ class Facts:
         is_read: bool = False,
         is_own: bool = False,
     ) -> None:
-        """Add to what is known of a site; what it makes is the most that any visit has said."""
+        """Add to what is known of a site. Its nature is the greatest that any visit has found."""
         is_new = self.sites.peek(site.key) is not site
         new_labels = [label for label in labels if label not in site.labels]
         is_grown = not site.class_keys.issuperset(class_keys) or not site.origins.issuperset(origins)
         if is_new or nature > site.nature or new_labels or is_grown:
             site.nature = max(site.nature, nature)
-            # What is called may be several things, which come in the order of their hashes: another one in each run.
+            # The callees of a call come in hash order, which differs between runs.
             site.labels = sorted((*site.labels, *new_labels))
             site.class_keys.update(class_keys)
             site.origins.update(origins)
@@ -264,25 +266,25 @@ class Facts:
         if given != site.arguments:
             site.arguments = given
             self._arguments.note_changed(site.key)
-        # What follows is asked for when all is found out.
+        # The rest is only read after the fixpoint.
         site.callee = join((site.callee, callee))
         site.is_read |= is_read
         site.is_own |= is_own
 
     def arguments_of(self, site: Site) -> Value:
-        """The objects passed in where an object is made."""
+        """The objects passed where an object is made."""
         self._arguments.note_read(site.key)
         return site.arguments
 
     def note_evidence(self, atoms: Value, word: str) -> None:
-        """Remember that objects were used as `word` says."""
+        """Record a use of objects, named by `word`."""
         for atom in atoms:
             key = strip(atom)
             if isinstance(key, (Made, Parameter)):
                 self.evidence.setdefault(key, set()).add(word)
 
     def note_declared(self, atoms: Value, names: Sequence[str]) -> None:
-        """Remember the library's classes that an annotation names of which objects are."""
+        """Record the library classes that an annotation of objects names."""
         for key in map(strip, atoms):
             if isinstance(key, Made):
                 old = self.declared.peek(key.site) or ()
@@ -291,7 +293,7 @@ class Facts:
                     self.declared[key.site] = new
 
     def note_event(self, table: Table[Atom, dict[int, Event]], atoms: Iterable[Atom], event: Event) -> None:
-        """Remember that something happens to objects."""
+        """Record that something happens to objects."""
         objects = bare_objects(atoms)
         if objects:
             self._tell_again(Facts.note_event, table, objects, event)
@@ -299,9 +301,10 @@ class Facts:
             self._events[table, key, id(event.node)] = event
 
     def _keep_events(self) -> None:
-        """Take over what the visit said last of each event: that has seen all that there is to see.
+        """Store the last version of each event in the visit, as that is based on the most complete facts.
 
-        Events may become sure as more is found out, and doubtful again, but not sure once more: visits come to an end.
+        An event may become sure as more facts are found, and doubtful again, but never sure a second time. This ensures
+        termination.
         """
         for (table, key, node), event in self._events.items():
             events = table.kept(key, dict)
@@ -315,13 +318,13 @@ class Facts:
         self._events.clear()
 
     def site_of(self, made: Made) -> Site:
-        """Where an object is made; what may still become known of it is not to be asked for."""
+        """The site of an object, without registering a dependency. Not for facts about it that may still grow."""
         site = self.sites.peek(made.site)
         assert site is not None
         return site
 
     def note_dropped(self, atoms: Iterable[Atom]) -> None:
-        """Remember that the scope visited lets go of objects of its own."""
+        """Record that the visited scope drops objects of its own."""
         assert self.visits.current is not None
         dropped = frozenset(atoms)
         if dropped:
@@ -329,36 +332,36 @@ class Facts:
             self.dropped[self.visits.current.scope].update(dropped)
 
     def is_dropped(self, site: Site) -> bool:
-        """Whether the scope that makes an object lets go of it, in some run at least."""
+        """Whether the scope that makes an object drops it in some run."""
         if self.visits.current is not None:
-            self.visits.current.forgo()  # what is dropped is found anew in each visit
+            self.visits.current.forgo()  # drops are computed afresh in each visit
         return not site.value.isdisjoint(self.dropped.get(site.scope, ()))
 
     def demand(self, function: Function) -> None:
-        """See to it that a function is analysed."""
+        """Request the analysis of a function."""
         self.demanded_functions.setdefault(function.key, function)
 
     def demand_unseen(self, function: Function) -> None:
-        """See to it that a function is analysed which unseen code may call; one of another file, if that matters."""
+        """Request the analysis of a function that unseen code may call; for one of another file, only if it matters."""
         is_own = function.unit.name in self.whole_units
         (self.demanded_functions if is_own else self.unseen_functions).setdefault(function.key, function)
 
     def note_kept(self, name: str, held: Value) -> None:
-        """Remember what is kept under a name that functions of other files may read."""
+        """Record a value held under a name that functions of other files may read."""
         old = self.kept.peek(name)
         new = grown(old, held)
         if new != old:
             self.kept[name] = new
 
     def keeps_own(self, name: str) -> bool:
-        """Whether something is kept under a name that the script makes or defines, or that holds such a thing."""
+        """Whether a value held under a name contains something that the script makes or defines."""
         held = self.kept.get(name, NOTHING)
         return any(map(self._is_own, self.contents.reach(held))) or any(
             site.unit in self.whole_units for site in self.contents.boxes(held)
         )
 
     def note_attribute(self, base: Atom, name: str, held: Value) -> None:
-        """Remember what is kept in an attribute."""
+        """Record a value held in an attribute."""
         self.grow(self.attributes, (base, name), held)
         self.note_kept(name, held)
         if isinstance(base, Instance):
@@ -378,26 +381,26 @@ class Facts:
         return isinstance(bare, Widened)
 
     def note_shared(self, scope: str, name: str) -> None:
-        """Remember that functions inside store to a name of a scope."""
+        """Record that nested functions store to a name of a scope."""
         known = self.shared.kept(scope, set)
         if name not in known:
             known.add(name)
             self.shared.note_changed(scope)
 
     def note_unseen_calls(self, function: str) -> None:
-        """Remember that code that cannot be seen may call a function, with whatever and whenever."""
+        """Record that unseen code may call a function, at any time and with any arguments."""
         self.called_unseen.add([function])
         self.touched.note_running_unseen(function)
 
     def note_needed(self, function: str, name: str, owner: str) -> None:
-        """Remember that a function which `function` calls reads a name of a scope around it."""
+        """Record that a callee of `function` reads a name of a scope around `function`."""
         known = self.needed_outside.kept(function, dict)
         if name not in known:
             known[name] = owner
             self.needed_outside.note_changed(function)
 
     def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
-        """Remember which object a `return` or `yield` gives; the last visit has seen all that there is to see."""
+        """Record the object number of a `return` or `yield`. The last visit counts: its facts are the most complete."""
         self._tell_again(Facts.note_given, table, function, node, number)
         known = table.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
@@ -405,17 +408,17 @@ class Facts:
             table.note_changed(function)
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
-        """Remember which object a call passes for a parameter."""
+        """Record the object number that a call passes for a parameter."""
         self._tell_again(Facts.note_passed, function, name, node, scope, number)
         self.passed_numbers.setdefault((function, name), {})[id(node)] = scope, number
 
     def number_passed(self, function: str, name: str, node: ast.AST, scope: str) -> Number:
-        """Which object a call in a scope passes for a parameter, by its number there."""
+        """The object number that a call in a scope passes for a parameter; None if unknown."""
         caller, number = self.passed_numbers.get((function, name), {}).get(id(node), (scope, None))
         return number if caller == scope else None
 
     def note_sole_callee(self, scope: str, number: Number, function: Function | None) -> None:
-        """Remember which function a call calls that gives the object of a number; None where it may call others."""
+        """Record the only function that a call with this result may call; None if there may be others."""
         self._tell_again(Facts.note_sole_callee, scope, number, function)
         if function is not None:
             self.sole_callees[scope, number] = function.key
@@ -423,13 +426,13 @@ class Facts:
             self.sole_callees.pop((scope, number), None)
 
     def note_given_by_call(self, scope: str, site: SiteKey, held: Value) -> None:
-        """Remember whether a call gives nothing but the object that is made there."""
+        """Record whether the object made at a call is all that the call may return."""
         self._tell_again(Facts.note_given_by_call, scope, site, held)
         self.made_only[scope, site] = held == frozenset({Made(site)})
 
     def note_effect(self, call: ast.expr, effect: str) -> None:
-        """Remember that a call may call a library function with an effect."""
-        # Nearly every call has one effect, and shares its set with all others that have the same.
+        """Record that a call may call a library function with an effect."""
+        # Nearly every call has one effect. Calls with the same one share a set.
         sole = self._sole_kinds.get(effect)
         if sole is None:
             sole = self._sole_kinds[effect] = frozenset({effect})
@@ -437,14 +440,14 @@ class Facts:
         self.call_kinds[id(call)] = sole if known is None or known == sole else known | sole
 
     def note_call(self, function: str, event: Event) -> None:
-        """Remember that a function is called at an expression."""
+        """Record a call of a function."""
         events = self.calls.kept(function, dict)
         if id(event.node) not in events:
             events[id(event.node)] = event
             self.calls.note_changed(function)
 
     def bind(self, binding: Binding) -> None:
-        """Remember a store; what it may store grows with each visit."""
+        """Record a store. Its value grows with each visit."""
         self._tell_again(Facts.bind, binding)
         key = (id(binding.target), binding.text)
         old = self.bindings.get(key)
@@ -453,12 +456,12 @@ class Facts:
             receiver = join((old.receiver, binding.receiver))
             if value is old.value and receiver is old.receiver and binding.number == old.number:
                 return
-            # The number is that of the last visit, which has seen all that there is to see.
+            # The number of the last visit counts, as its facts are the most complete.
             binding = old._replace(value=value, receiver=receiver, number=binding.number)
         self.bindings[key] = binding
 
     def functions_in(self, value: Value) -> frozenset[str]:
-        """The keys of the functions of which a value has parameters, at any depth."""
+        """The keys of the functions whose parameters occur in a value, at any depth."""
         known = self._functions_in.get(value)
         if known is None:
             known = self._functions_in[value] = functions_in(value)

@@ -1,4 +1,4 @@
-"""The analysis of a whole script: its scopes again and again until nothing new is found."""
+"""The analysis of a whole script: its scopes are visited until a fixpoint."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function, Project, Unit
 
 
-# How many calls deep a scope is visited at once when a call comes to it first; each takes some forty of the frames that
-# Python has room for.
+# How many nested calls may visit their callee at once, when they first reach it. Each takes about forty of the frames
+# that Python allows.
 _MAX_DEPTH = 8
 
 
 def analyse(project: Project, units: Sequence[Unit] = ()) -> tuple[Facts, Hierarchy]:
-    """Find out which objects a script makes and which of its names may hold them.
+    """Find the objects that a script makes and the names that may hold them.
 
-    The tables only grow, and towards a finite bound: the rounds end by themselves, mostly after three. A scope that
-    read nothing that has changed since would find what it found before, so it is passed over.
+    The tables grow monotonically towards a finite bound, so the rounds terminate, usually after three. A scope is
+    skipped if nothing that it read has changed, as its visit would find the same.
 
     Args:
-        project: the script, with what it leads to.
-        units: further files that are run when the script is, besides those that its names lead to.
+        project: the script and the files that it leads to.
+        units: further files that run with the script, besides those that its names lead to.
     """
     analysis = _Analysis(project, units)
     is_forward = True
-    # Callers before callees carries arguments down, the other way round carries what is returned up.
+    # Visiting callers first carries arguments down the call graph; visiting callees first carries results up.
     while analysis.visit_due(is_forward=is_forward):
         is_forward = not is_forward
     return analysis.facts, analysis.hierarchy
 
 
 class _Analysis:
-    """The visits of a script's scopes, and of those that they lead to."""
+    """The visits of a script's scopes and of those that they reach."""
 
     def __init__(self, project: Project, units: Sequence[Unit]) -> None:
         self.facts = Facts()
@@ -58,7 +58,7 @@ class _Analysis:
         self._units = 0
         self.facts.demanded_units.update((unit.name, unit) for unit in units)
         self.facts.whole_units.update(self.facts.demanded_units)
-        # First: the files that a project may have are bounded, and these say the most.
+        # First, because the number of a project's files is bounded, and these are the most informative.
         for cls in self._script.class_of.values():
             self.hierarchy.is_module(cls)
         for function in self._script.function_of.values():
@@ -67,7 +67,7 @@ class _Analysis:
         self.facts.demanded_functions.update((each.key, each) for each in self._script.function_of.values())
 
     def visit_due(self, *, is_forward: bool) -> bool:
-        """Visit all scopes that may find anything new; whether there were any."""
+        """Visit all scopes that are due; whether there were any."""
         is_settled = True
         for unit, function in self._scopes() if is_forward else reversed(list(self._scopes())):
             if self.facts.visits.is_due(scope_key(unit, function)):
@@ -79,7 +79,7 @@ class _Analysis:
         return bool(due) or not is_settled
 
     def _demand_telling(self) -> list[Function]:
-        """Demand the functions that unseen code may call and that have to be visited; gives all that were looked at."""
+        """Demand the functions that unseen code may call and that must be visited; returns all that were examined."""
         known = [each for each in self.facts.unseen_functions.values() if each.key not in self.facts.demanded_functions]
         due = [each for each in known if self.facts.visits.is_due(_unseen(each))]
         for function in due:
@@ -89,7 +89,7 @@ class _Analysis:
         return due
 
     def _note_bystanders(self, functions: list[Function]) -> None:
-        """Note what bystanders do, now that all else is settled, if there are no other functions among those given."""
+        """Record the effects of bystanders, once all else is settled, unless some of the functions must be visited."""
         if any(each.key in self.facts.demanded_functions for each in functions):
             return
         for function in functions:
@@ -100,7 +100,7 @@ class _Analysis:
                     self.facts.demand(function)
 
     def _begin(self, unit: Unit, function: Function | None) -> None:
-        """Visit a scope that was never visited: who comes to it then knows what it gives before going on."""
+        """Visit a scope that was never visited, so that its results are available to the scope that reached it."""
         if self._depth < _MAX_DEPTH and scope_key(unit, function) not in self._begun:
             self._visit(unit, function)
 
@@ -118,7 +118,7 @@ class _Analysis:
         self._note_descendants()
 
     def _scopes(self) -> Iterator[tuple[Unit, Function | None]]:
-        """The scopes to look at: the tops of files, then the functions, those called first before the others."""
+        """The scopes to consider: the top levels of files, then functions, in the order in which they were demanded."""
         yield self._script, None
         for unit in list(self.facts.demanded_units.values()):
             if unit is not self._script:
@@ -127,7 +127,7 @@ class _Analysis:
             yield function.unit, function
 
     def _note_descendants(self) -> None:
-        """Note which classes have more below them since further files were read."""
+        """Record which classes have more subclasses since further files were read."""
         units = len(self.hierarchy.project.units)
         if units == self._units:
             return
@@ -139,5 +139,5 @@ class _Analysis:
 
 
 def _unseen(function: Function) -> str:
-    """What a look at a function is called that takes the place of a visit."""
+    """The key under which the examination of a function, in place of a visit, counts as a scope."""
     return f"{function.key} unseen"

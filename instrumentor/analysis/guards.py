@@ -1,4 +1,4 @@
-"""What the tests around an expression say of it."""
+"""What the conditions around an expression imply about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SEQUENCES = ("builtins.frozenset", "builtins.list", "builtins.set", "builtins.tuple")
 _MAPPINGS = ("Mapping", "MutableMapping", "OrderedDict", "defaultdict")
 _OTHERS = ("MutableSequence", "Sequence", "deque")
-# Classes of Python's containers, with what is made of the same things as their objects are.
+# Python's container classes, and for each the builtin class with the same constructor arguments.
 _LIKE = {
     **dict.fromkeys(_SEQUENCES, "builtins.list"),
     "builtins.dict": "builtins.dict",
@@ -28,7 +28,7 @@ _LIKE = {
 
 
 def container_there(unit: Unit, hierarchy: Hierarchy, name: ast.expr) -> str:
-    """What a container of Python's is like that a test has found a name to stand for; "" where none has.
+    """The builtin container class that an enclosing test shows a name to be like; "" if there is none.
 
     As in `if isinstance(batch, (tuple, list)): return type(batch)(...)`.
     """
@@ -49,7 +49,7 @@ def container_there(unit: Unit, hierarchy: Hierarchy, name: ast.expr) -> str:
 
 
 def _tests_around(unit: Unit, node: ast.AST) -> Iterator[ast.expr]:
-    """The tests that have come out true where a node stands; the operands of an `and` one by one."""
+    """The tests that are true where a node runs. The operands of an `and` are separate tests."""
     above = unit.parents.get(node)
     while above is not None and not isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         test: ast.expr | None = None

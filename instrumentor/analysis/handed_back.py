@@ -1,4 +1,4 @@
-"""Which argument a function of a single expression hands back, where that depends on which are passed."""
+"""Which argument a function with a single expression returns, if that depends on which arguments are passed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def handed_back(function: Function, arguments: Arguments, is_object: Callable[[Value], bool]) -> int | str | None:
-    """The position or name of the argument that a call gives back; None where that is not sure.
+    """The position or name of the argument that a call returns; None if unknown.
 
     Args:
-        function: the function called, which has no receiver.
-        arguments: what the call passes.
+        function: the called function, which has no receiver.
+        arguments: the call's arguments.
         is_object: whether a value is never None.
     """
     node = function.node
@@ -34,7 +34,7 @@ def handed_back(function: Function, arguments: Arguments, is_object: Callable[[V
 
 
 class _Reader:
-    """Reads what the expression of one function gives in one call."""
+    """Evaluates the expression of a function for one call."""
 
     def __init__(self, function: Function, arguments: Arguments, is_object: Callable[[Value], bool]) -> None:
         declared = self._declared = function.node.args
@@ -46,7 +46,7 @@ class _Reader:
         self._arguments = arguments
 
     def key_of(self, node: ast.expr | None) -> int | str | None:
-        """The argument that an expression gives."""
+        """The argument that an expression evaluates to."""
         if isinstance(node, ast.Name) and node.id in self._known:
             position = self._positional.index(node.id) if node.id in self._positional else len(self._positional)
             if position < len(self._arguments.positional):
@@ -60,7 +60,7 @@ class _Reader:
         return self._rest_key(node.value, node.slice) if isinstance(node, ast.Subscript) else None
 
     def _rest_key(self, holder: ast.expr, index: ast.expr) -> str | None:
-        """The argument that lies under a name in what is left of the keywords."""
+        """The argument under a name in `**kwargs`."""
         rest = self._declared.kwarg
         if rest is None or not isinstance(holder, ast.Name) or holder.id != rest.arg:
             return None
@@ -69,7 +69,7 @@ class _Reader:
         return name if is_left else None  # type: ignore[return-value]
 
     def _is_none(self, test: ast.expr) -> bool | None:
-        """Whether a test for None, or for anything else, holds; None where that is not known."""
+        """Whether a test for None, or its negation, is true; None if unknown."""
         if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name) or len(test.ops) != 1:
             return None
         operator, other = test.ops[0], test.comparators[0]
@@ -82,6 +82,6 @@ class _Reader:
         return isinstance(operator, ast.IsNot) if self._is_object(given) else None
 
     def _default_is_none(self, name: str, *, is_asked: bool) -> bool | None:
-        """Likewise for a parameter that is left out, whose default is written as None."""
+        """The same for an omitted parameter, whose default must be None."""
         default = default_of(self._function, name)
         return is_asked if isinstance(default, ast.Constant) and default.value is None else None

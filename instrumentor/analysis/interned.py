@@ -1,4 +1,4 @@
-"""Classes that make each of their instances once."""
+"""Classes that intern their instances."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from weakref import KeyedRef
 
 
 class Interned(type):
-    """A class whose instances are the very same where they are made of the same.
+    """A class whose instances with equal parts are identical.
 
-    They hash and compare by what they are, not by what they hold: an analysis does hardly anything else with them. What
-    nothing holds any more is forgotten.
+    They hash and compare by identity, because an analysis does little else with them. Those no longer referenced are
+    released.
     """
 
     def __init__(cls, *arguments: Any) -> None:
@@ -18,7 +18,7 @@ class Interned(type):
         cls._made: dict[tuple[Any, ...], KeyedRef[tuple[Any, ...], Any]] = {}
 
     def __call__(cls, *parts: Any) -> Any:
-        """The instance that is made of some parts, all of which are to be given, by position."""
+        """The instance with some parts, all of which must be given by position."""
         known = cls._made.get(parts)
         made = None if known is None else known()
         if made is None:

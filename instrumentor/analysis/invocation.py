@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Invocation:
-    """Calls what the project defines, for one scope: summaries of functions, applied to what is passed."""
+    """Evaluates calls of what the project defines, for one scope: applies function summaries to arguments."""
 
     def __init__(self, scope: Scope, effects: Effects, selector: Selector) -> None:
         self.scope = scope
@@ -50,7 +50,7 @@ class Invocation:
         self._selector = selector
 
     def construct(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
-        """What calling a project's class gives."""
+        """The result of instantiating a class of the project."""
         hierarchy = self.scope.hierarchy
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
@@ -80,7 +80,7 @@ class Invocation:
         return made
 
     def make_bare(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
-        """What `__new__` gives of a project's class that has none of its own: an object before its initialiser runs."""
+        """The result of the inherited `__new__` of a class of the project: an object before its initialiser runs."""
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
@@ -93,7 +93,7 @@ class Invocation:
         return made
 
     def _made_by_metaclass(self, cls: Class) -> Value:
-        """What else calling a class gives, or does to the instance, where its metaclass says what a call does."""
+        """What else instantiating a class may return if its metaclass defines `__call__`."""
         hierarchy = self.scope.hierarchy
         written = ((above.unit, each.value) for above in hierarchy.ancestors(cls) for each in above.node.keywords)
         makers = (hierarchy.resolve(unit, each) for unit, each in written)
@@ -105,7 +105,7 @@ class Invocation:
         return OPAQUE if any(calls) else NOTHING
 
     def _fill_fields(self, cls: Class, arguments: Arguments) -> None:
-        """A class without an initialiser of its own, such as a dataclass: its fields are what it is given."""
+        """Store the arguments in the fields of a class without an initialiser of its own, such as a dataclass."""
         names = [
             statement.target.id
             for above in reversed(self.scope.hierarchy.ancestors(cls))
@@ -120,7 +120,7 @@ class Invocation:
                 self.scope.keep_attribute(Instance(cls.key), name, arguments.rest)
 
     def invoke(self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments) -> Value:
-        """What a call of a project's function gives: its own objects as new ones, made here."""
+        """The result of calling a function of the project. Objects that it makes become objects of this call site."""
         given = self._pass(function, receiver, node, arguments)
         returned = self.facts.returns.get(function.key, NOTHING)
         yielded = self.facts.yields.get(function.key)
@@ -128,7 +128,7 @@ class Invocation:
             return self.scope.box(node, replace(yielded, lambda atom: _given_for(function, atom, given)))
         is_awaited = isinstance(self.scope.unit.parents.get(node), ast.Await)
         if isinstance(function.node, ast.AsyncFunctionDef) and not is_awaited:
-            self.facts.captured.keep(returned)  # no proxy can stand around a coroutine
+            self.facts.captured.keep(returned)  # no proxy can wrap a coroutine
         return join([self._returned(function, atom, node, given, arguments) for atom in returned])
 
     def _returned(
@@ -137,7 +137,7 @@ class Invocation:
         starred = {each.arg for each in (function.node.args.vararg, function.node.args.kwarg) if each is not None}
 
         def given_back(whole: Atom, path: tuple[int, ...]) -> Value:
-            # What is computed of a function's own object does not hand that on.
+            # A value computed from an object of the function does not return the object.
             is_computed = isinstance(whole, (Derived, Scripted))
 
             def changed(inner: Atom) -> Value | None:
@@ -162,7 +162,7 @@ class Invocation:
         given: dict[str, Value],
         arguments: Arguments,
     ) -> Value | None:
-        """A fresh object that a function returns, as the object that this call makes."""
+        """The object of this call site for a new object that the function returns."""
         origin = self.facts.sites.get(made.site)
         if origin is None or origin.function is not function:
             return None
@@ -185,7 +185,7 @@ class Invocation:
     def _pass(
         self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments
     ) -> dict[str, Value]:
-        """Hand a call's arguments to a function's parameters, and take over what it does with them."""
+        """Pass a call's arguments to a function's parameters, and apply the function's effects to them."""
         self.facts.demand(function)
         self.facts.note_call(function.key, self.scope.event(node))
         given = match_parameters(function, receiver, arguments)
@@ -220,12 +220,12 @@ class Invocation:
             self.facts.note_event(self.facts.called, held, self.scope.event(node))
 
     def _is_unconditional(self, event: Event) -> bool:
-        """Whether something happens in every call of the function that it happens in."""
+        """Whether an event happens in every call of its function."""
         return always_follows(self.facts.conditions_of(event.unit, event.node), ())
 
 
 def _seen_from_outside(text: str, function: Function, node: ast.expr) -> str:
-    """What a method names by its `self`, as whoever calls it knows it."""
+    """The text of something that a method accesses by `self`, as its caller would write it."""
     if text.partition(".")[0] != "self" or function.owner is None:
         return text
     receiver = receiver_text(node)
@@ -235,7 +235,7 @@ def _seen_from_outside(text: str, function: Function, node: ast.expr) -> str:
 
 
 def _file_of_maker(event: Event) -> str | None:
-    """The file whose text makes the module that an object becomes part of, where a call of it does not give it."""
+    """The file that makes the module which an object becomes part of; None for a store, which names its receiver."""
     is_stored = isinstance(event.node, (ast.Attribute, ast.Subscript))
     return event.made_in if is_stored or event.made_in is not None else event.unit.name
 

@@ -1,4 +1,4 @@
-"""What things are: of which of the project's classes, which of its functions, modules or not."""
+"""What abstract objects are: their classes, their functions, modules or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Kinds:
-    """Says what things are as one function, or for None the top of a file, meets them."""
+    """Classifies objects, as seen in one function or, for None, at the top level of a file."""
 
     def __init__(self, facts: Facts, hierarchy: Hierarchy, function: Function | None) -> None:
         self.facts = facts
@@ -41,33 +41,33 @@ class Kinds:
         self.function = function
 
     def class_of(self, key: str) -> Class | None:
-        """The class with a key."""
+        """The class with a key; None if there is none."""
         return self.hierarchy.project.class_at(key)
 
     def function_at(self, key: str) -> Function | None:
-        """The function with a key."""
+        """The function with a key; None if there is none."""
         unit = self.hierarchy.project.units.get(key.partition(":")[0])
         return None if unit is None else unit.function_by_key.get(key)
 
     def descendants(self, cls: Class) -> list[Class]:
-        """The classes below a class in the files read so far."""
+        """The subclasses of a class in the files read so far."""
         found = self.hierarchy.descendants(cls)
         self.facts.descendants.kept(cls, lambda: found)
         self.facts.descendants.note_read(cls)
         return found
 
     def methods_named(self, key: str, prefix: str) -> list[str]:
-        """Which methods of a class's instances have names that begin with `prefix`, those that Python calls aside."""
+        """The names of a class's methods that begin with `prefix`, without special methods."""
         names = {name for each in self._related(key) for name in each.methods if not name.startswith("__")}
         return sorted(name for name in names if name.startswith(prefix))
 
     def _related(self, key: str) -> list[Class]:
-        """A class with those above and below it."""
+        """A class with its ancestors and descendants."""
         cls = self.class_of(key)
         return [] if cls is None else [*self.hierarchy.ancestors(cls), *self.descendants(cls)]
 
     def method_of(self, base: Atom, name: str) -> Function | None:
-        """The project's method that `base.name` is, where `base` is a project's module."""
+        """The project's method `base.name`, if `base` is a module of a project's class."""
         for cls in self.module_classes(base):
             method = self.hierarchy.method(cls, name)
             if method is not None:
@@ -94,12 +94,12 @@ class Kinds:
         return bool(arguments) and arguments[0].arg == base.name and function.node.name in function.owner.methods
 
     def takes_in(self, base: Atom, name: str, *, is_sure: bool = False) -> bool:
-        """Whether an object's method, `append` or its like, makes submodules of what it is passed.
+        """Whether a method such as `append` makes submodules of its arguments.
 
         Args:
-            base: the object.
-            name: the method, which it does not have from a class of the project.
-            is_sure: whether that has to be so of all that a parameter may be, not of any.
+            base: the receiver.
+            name: the method, which is not defined by a class of the project.
+            is_sure: whether this must hold for all values of a parameter, rather than for any.
         """
         if isinstance(base, Parameter) and not self.is_self(base):
             passed = [strip(atom) for atom in self.facts.passed.to(base) if not isinstance(atom, Plain)]
@@ -108,20 +108,20 @@ class Kinds:
         if not self.is_module(base) or name in catalogue.NAMED_ADOPTING_METHODS:
             return self.is_module(base)
         if isinstance(base, Part):
-            return name != "update"  # which models' averages have as well
+            return name != "update"  # averages of models have this method too
         if isinstance(base, Made) and any(map(catalogue.is_container, self._labels(base.site))):
             return True
         bases = [each for cls in self.module_classes(base) for each in self.hierarchy.library_bases(cls)]
         return any(each is None or catalogue.is_container(each) for each in bases)
 
     def _takes_in_as_passed(self, atom: Atom, name: str) -> bool:
-        """The same of what a parameter is passed, under whatever holds it."""
+        """The same for a value passed for a parameter, without wrappers."""
         if isinstance(atom, Parameter):
-            return name == "add_module"  # which only modules have
+            return name == "add_module"  # only modules have this method
         return self.method_of(atom, name) is None and self.takes_in(atom, name)
 
     def library_names(self, base: Atom) -> list[str]:
-        """The names in libraries of what gave an object, and of the classes that an annotation of it names."""
+        """The library names of an object's makers, and of the classes that its annotation names."""
         if isinstance(base, Made):
             return sorted(self._library_names_at(base.site, frozenset()))
         if not isinstance(base, Parameter) or (function := self.function_at(base.function)) is None:
@@ -132,7 +132,7 @@ class Kinds:
         return [*self.hierarchy.declaration(function.unit, declared.annotation).names]
 
     def _library_names_at(self, key: SiteKey, seen: frozenset[SiteKey]) -> set[str]:
-        """The names of what makes a site's object and of what it is declared as; where functions do, what all have."""
+        """The names of a site's makers and declared classes. For origins in functions, those common to all."""
         site = self.facts.sites.get(key)
         if site is None or key in seen:
             return set()
@@ -140,9 +140,9 @@ class Kinds:
         return {*site.labels, *self.facts.declared.get(key, ()), *(set.intersection(*made) if made else ())}
 
     def library_names_passed(self, base: Atom, method: str) -> list[str]:
-        """The names in libraries that everything has which callers pass for a parameter, of which a method is called.
+        """The library names common to everything that callers pass for a parameter, for a call of `method` on it.
 
-        None where no library's object is known for what such a method does.
+        Empty if no library class is known for the effect of such a method.
         """
         if not isinstance(base, Parameter) or not catalogue.is_method_with_effect(method):
             return []
@@ -151,7 +151,7 @@ class Kinds:
         return sorted(set.intersection(*names)) if names else []
 
     def _labels(self, key: SiteKey) -> set[str]:
-        """What the calls are named that make a site's object, in the functions called too."""
+        """The labels of a site and, transitively, of its origins."""
         found: set[str] = set()
         pending, seen = [key], {key}
         while pending:
@@ -163,7 +163,7 @@ class Kinds:
         return found
 
     def is_module(self, base: Atom) -> bool:
-        """Whether what is stored into an object becomes its submodule."""
+        """Whether storing a value into an attribute of an object makes it a submodule."""
         if isinstance(base, Part):
             return True
         if isinstance(base, Made):
@@ -174,14 +174,14 @@ class Kinds:
         return False
 
     def is_sure_of(self, takes: Callable[[Atom], bool], receiver: Value) -> bool:
-        """Whether all that an object may be takes modules in, as `takes` says of each: None has no attributes."""
+        """Whether every possible receiver takes modules in, as `takes` decides. None counts: it has no attributes."""
         return all(isinstance(atom, Plain) or takes(strip(atom)) for atom in receiver)
 
     def stands_for(self, atom: Atom) -> list[Atom]:
-        """The things that reading or calling `atom` reaches.
+        """The atoms that reading or calling `atom` may reach.
 
-        A parameter stands for the containers, instances and functions that callers pass, and for itself as long as
-        any of them may pass a module. One that is only ever None, or a number, is no code that could run.
+        A parameter stands for the containers, instances and functions that callers pass, and for itself if a caller may
+        pass a module. If callers pass only None, numbers and the like, it stands for these.
         """
         if not isinstance(atom, Parameter):
             return [atom]
@@ -193,28 +193,28 @@ class Kinds:
         return others if is_other else [*others, atom]
 
     def things(self, held: Value) -> Value:
-        """The things that reading something of a value reaches."""
+        """The atoms that reading from a value may reach."""
         if not any(type(atom) is Parameter for atom in held):
-            return held  # the usual case
+            return held  # the common case
         return frozenset(each for atom in held for each in self.stands_for(atom))
 
     def is_without_parameters(self, atom: Atom) -> bool:
-        """Whether an object is sure to have none: a module without, or no module at all."""
+        """Whether an object surely has no parameters: it is a module without any, or no module."""
         return isinstance(atom, Made) and self.nature(atom) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
 
     def nature(self, made: Made) -> Nature:
-        """What a site is known to make, before its use is looked at."""
+        """The nature of a site's object, before its use is considered."""
         site = self.facts.sites.get(made.site)
         return Nature.UNKNOWN if site is None else site.nature
 
     def nature_of_object(self, base: Atom) -> Nature:
-        """The same of any object; of a parameter, that it is a module, for that is what is asked of most."""
+        """The nature of any object. A parameter counts as a module, as that is what most queries are about."""
         if isinstance(base, Made):
             return self.nature(base)
         return Nature.UNKNOWN if isinstance(base, Part) and self.is_of_unknown(base) else Nature.MODULE
 
     def is_nothing_known(self, held: Value) -> bool:
-        """Whether a value is only what cannot be seen: no object of this program and nothing computed from one."""
+        """Whether a value is unseen: it is no object of the program and not computed from one."""
         return all(
             isinstance(atom, Opaque)
             or (isinstance(atom, Part) and isinstance(atom.root, Made) and self.is_of_unknown(atom))
@@ -222,7 +222,7 @@ class Kinds:
         )
 
     def is_of_unknown(self, part: Part) -> bool:
-        """Whether what something is part of may be no module, and so hold functions and classes too."""
+        """Whether the whole of a part may be no module, so that its parts may be functions and classes too."""
         whole = part.root
         if isinstance(whole, Parameter):
             return not self.is_self(whole)

@@ -1,4 +1,4 @@
-"""Functions that give layers in a container, where every call puts what it gets into a module."""
+"""Functions that return layers in a container, if every caller puts these into a module."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.units import Function
 
-# What stands around a call that is passed on as a whole, or with its elements.
+# Nodes around a call that pass it on, whole or by its elements.
 _AROUND = (ast.Starred, ast.keyword, ast.List, ast.Tuple, ast.Set)
 _PUTTING_IN = frozenset({"append", "extend"})
 
 
 class LayerMakers:
-    """Says of the objects of functions where they become part of a module, whichever call makes them."""
+    """Finds where the objects of such functions become part of a module, for all calls that make them."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
     def absorptions(self, site: Site) -> tuple[Event, ...]:
-        """Where the callers of a site's function put its object into a module; empty unless each of them does.
+        """Where the callers of a site's function put its object into a module; empty unless all of them do.
 
-        What holds the object besides does not matter: it is part of the module before anything calls it.
+        Other holders of the object do not matter: it is part of the module before anything calls it.
         """
         function = site.function
         made = Made(site.key)
@@ -46,7 +46,7 @@ class LayerMakers:
     def _events_of_calls(
         self, function: Function, made: Made, events: list[Event], seen: frozenset[str]
     ) -> list[Event] | None:
-        """For each call of a function the event that what it gives meets; None where it is not known of all calls."""
+        """For each call of a function, the event that absorbs its result; None unless there is one for every call."""
         facts, key = self._facts, function.key
         calls = facts.calls.get(key, {}).values()
         returned, yielded = facts.returns.get(key, NOTHING), facts.yields.get(key, NOTHING)
@@ -71,7 +71,7 @@ class LayerMakers:
         return found
 
     def _above(self, call: Event) -> ast.AST | None:
-        """What gets all that a call gives, perhaps among other things."""
+        """The node that consumes the whole result of a call, possibly along with other values."""
         parents = call.unit.parents
         above = parents.get(call.node)
         while above is not None and (isinstance(above, _AROUND) or self._is_collecting(above)):
@@ -82,7 +82,7 @@ class LayerMakers:
         return self._facts.call_kinds.get(id(node)) == frozenset({Effect.COLLECTS.name})
 
     def _leads_to(self, call: Event, event: Event) -> bool:
-        """Whether what a call gives is what something happens to: it stands there, or a name takes it there."""
+        """Whether an event affects the result of a call, directly or by way of a name."""
         above = self._above(call)
         if above is event.node:
             return True
@@ -110,7 +110,7 @@ class LayerMakers:
 
 
 def _name_taking(call: Event, above: ast.AST | None) -> str | None:
-    """The name of the list that gets what a call gives: by an assignment, `+=`, or a method that adds to it."""
+    """The name of the list that receives the result of a call: by assignment, `+=`, `append` or `extend`."""
     if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
         return above.targets[0].id
     if isinstance(above, ast.AugAssign) and isinstance(above.op, ast.Add) and isinstance(above.target, ast.Name):
@@ -127,12 +127,12 @@ def _name_taking(call: Event, above: ast.AST | None) -> str | None:
 
 
 def _is_read(name: str, given: Iterable[ast.expr]) -> bool:
-    """Whether a name is among what is passed, as it is or with its elements."""
+    """Whether a name is among the arguments, by itself or starred."""
     return any(text_of(each.value if isinstance(each, ast.Starred) else each) == name for each in given)
 
 
 def _is_bound_once(name: str, statement: ast.stmt, call: Event) -> bool:
-    """Whether a name of a function has one value, that grows, from its first statement on."""
+    """Whether a name has a single value throughout its function, apart from growth by `+=`."""
     scope = call.unit.tree if call.function is None else call.function.node
     stores = [each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id == name and _binds(each)]
     grown = [each for each in stores if isinstance(call.unit.parents.get(each), ast.AugAssign)]

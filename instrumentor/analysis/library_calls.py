@@ -1,4 +1,4 @@
-"""Calls of libraries' functions, as the catalogue describes them, and of the builtins that reach into objects."""
+"""Calls of library functions, as the catalogue describes them, and of builtins that access objects."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 _OF_NO_MODULES = catalogue.PLAIN_ATTRIBUTES | catalogue.TENSOR_ATTRIBUTES
 _RUNNING_TEXT = frozenset({"builtins.exec", "builtins.eval"})
-# The effects of functions that may call what they are given: `sorted(models, key=f)`.
+# Effects of functions that may call their arguments: `sorted(models, key=f)`.
 _CALLING = frozenset({Effect.COLLECTS, Effect.READS, Effect.IDENTITY_TUPLE, Effect.WRAPS_FIRST})
 
 
 class LibraryCalls:
-    """Calls functions that are not looked into, for one scope."""
+    """Evaluates calls of functions whose code is not analysed, for one scope."""
 
     def __init__(self, scope: Scope, members: Members, effects: Effects, object_stores: ObjectStores) -> None:
         self.scope = scope
@@ -66,7 +66,7 @@ class LibraryCalls:
         self.object_stores = object_stores
 
     def call(self, name: str, node: ast.expr, arguments: Arguments) -> Value:
-        """What calling the library's function or class `name` gives."""
+        """The result of calling the library's function or class `name`."""
         knowledge = self.scope.hierarchy.knowledge
         full_name, name = name, catalogue.canonical_name(name)
         builtin = self._BUILTINS.get(name)
@@ -86,7 +86,7 @@ class LibraryCalls:
             return arguments.at(position, passed.name)
         nature = knowledge.nature_of_call(full_name)
         if nature is Nature.UNKNOWN:
-            # Under a computed name it may be anything, and is told of as it is written.
+            # With a computed name the callee may be anything, so its text serves as the label.
             return self.effects.make_unknown(node, arguments, label=None if ANY_KEY in name else name)
         if nature is Nature.NOT_MODULE:
             self.facts.captured.hand_over(arguments.all())
@@ -104,19 +104,19 @@ class LibraryCalls:
         return self.effects.make(node, nature, name, arguments)
 
     def note_taken(self, name: str, arguments: Arguments) -> None:
-        """Remember that an object is a module, if the library's function `name` takes none but these."""
+        """Record that an argument is a module, if the library function `name` accepts only modules."""
         if self.scope.hierarchy.knowledge.takes_module(name):
             self.facts.note_evidence(self.facts.contents.reach(arguments.module()), catalogue.WRAPPED)
 
     def apply(self, effect: Effect, node: ast.expr, arguments: Arguments, name: str) -> Value:
-        """What a function with a known effect gives."""
+        """The result of a function with a known effect."""
         self.facts.note_effect(node, effect.name)
         if effect in _CALLING:
             self.effects.escape_callables(arguments.each())
         return self._EFFECTS[effect](self, node, arguments, name)
 
     def _nature_of_container(self, node: ast.expr, arguments: Arguments) -> Nature:
-        """A container is what it is made of; an empty one will be filled later."""
+        """The nature of a module container: that of its elements. An empty one is to be filled later."""
         is_bare = not (arguments.positional or arguments.keywords or arguments.rest)
         if is_bare or (not arguments.keywords and all(map(_is_empty_display, written_arguments(node)))):
             return Nature.MODULE
@@ -125,7 +125,7 @@ class LibraryCalls:
         is_known = len(natures) == sum(not _is_plain(atom) or isinstance(atom, Foreign) for atom in held)
         if natures and is_known and max(natures) is Nature.NO_PARAMS:
             return Nature.NO_PARAMS
-        # Nothing is known of the arguments in the first round of the analysis: claim no more than the least.
+        # In the first round, nothing is known of the arguments. Start from the least nature.
         return Nature.MODULE if held else Nature.NO_PARAMS
 
     # ---- effects ----
@@ -151,7 +151,7 @@ class LibraryCalls:
     def _wraps(self, node: ast.expr, arguments: Arguments, name: str) -> Value:
         inner = arguments.module()
         if inner <= PLAIN and arguments.positional:
-            return NOTHING  # what is passed is not known yet, but for what is none where it is left out
+            return NOTHING  # the argument is unknown so far, except for a default such as None
         objects = frozenset(atom for atom in inner if atom.is_object)
         functions = frozenset(atom for atom in inner if isinstance(atom, (FunctionRef, Method, Named)))
         self.facts.note_evidence(objects, catalogue.WRAPPED)
@@ -194,7 +194,7 @@ class LibraryCalls:
                 if isinstance(each, Box):
                     copies.append(self._copied_container(node, each, is_deep=name == "copy.deepcopy"))
                 elif isinstance(each, Instance):
-                    # The modules that a deep copy holds are its own; no call shows them.
+                    # A deep copy has modules of its own, which no call shows.
                     self.effects.escape(value(each))
                     copies.append(OPAQUE if name == "copy.deepcopy" else value(each))
                 elif not each.is_object:
@@ -233,7 +233,7 @@ class LibraryCalls:
         elements = [members.elements(held) for held in given]
         if name == "builtins.zip" and arguments.rest:
             zipped = self.scope.box(node, self.members.elements(arguments.rest), *elements)
-            return self.scope.box(node, zipped)  # tuples that are not told apart from what they lie in
+            return self.scope.box(node, zipped)  # the inner tuples are not distinguished from their elements
         if name == "builtins.zip":
             return self.scope.box(node, self.scope.pack(node, elements))
         if name == "builtins.enumerate":
@@ -247,7 +247,7 @@ class LibraryCalls:
         return value(box)
 
     def _values_of_pairs(self, held: Value) -> Value:
-        """What a dict keeps that is made from another dict, or from pairs."""
+        """The values of a dict that is made from another dict or from pairs."""
         return join(
             self.members.unpacked(value(atom), 1, 2) if isinstance(atom, (Pack, Box)) else value(atom) for atom in held
         )
@@ -256,7 +256,7 @@ class LibraryCalls:
         return derive(self.facts.contents.reach(arguments.all()))
 
     def _builds(self, node: ast.expr, arguments: Arguments, _name: str) -> Value:
-        """`functools.partial`: the callee with what is bound."""
+        """The result of `functools.partial`."""
         callees, bound = arguments.at(0), Arguments(arguments.positional[1:], arguments.keywords, arguments.rest)
         site = self.scope.locate(node)
         old = self.facts.bound_arguments.peek(site)
@@ -268,7 +268,7 @@ class LibraryCalls:
     # ---- builtins that reach into objects ----
 
     def _vars(self, _node: ast.expr, arguments: Arguments) -> Value:
-        """What `__dict__` gives; without an argument, of what is around."""
+        """The result of `vars`. Without an argument it is unknown."""
         self.effects.escape(arguments.all())
         return join([self.members.attribute(atom, "__dict__") for atom in arguments.at(0)]) or OPAQUE
 
@@ -314,7 +314,7 @@ class LibraryCalls:
         return self.members.elements(arguments.at(0))
 
     def _import(self, node: ast.expr, arguments: Arguments) -> Value:
-        """`importlib.import_module`: a file of the project or a library's; where the name is computed, any."""
+        """The result of `importlib.import_module`: a file of the project or a library; any, if the name is computed."""
         written = next(iter(written_arguments(node)), None)
         name = written.value if isinstance(written, ast.Constant) and isinstance(written.value, str) else ""
         if not name or name.startswith(".") or len(arguments.positional) > 1:
@@ -366,14 +366,14 @@ class LibraryCalls:
 
 
 def _written_name(node: ast.expr, arguments: Arguments) -> str | None:
-    """The attribute's name that a call writes behind an object; None where that is computed, or bound elsewhere."""
+    """The constant attribute name in a call's text; None if it is computed or bound elsewhere."""
     written = written_arguments(node)
     name = written[1] if len(written) == len(arguments.positional) else None
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
 
 
 def _is_setting(node: ast.expr) -> bool:
-    """Whether a call is passed an attribute that is no module where it is one of a module: `model.config`."""
+    """Whether a call's argument is an attribute such as `model.config`, which is no submodule."""
     written = next(iter(written_arguments(node)), None)
     return isinstance(written, ast.Attribute) and written.attr in _OF_NO_MODULES
 

@@ -1,4 +1,4 @@
-"""What lies inside of objects: attributes, elements, and what iterating and unpacking give."""
+"""The contents of objects: attributes, elements, and the results of iterating and unpacking."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.scope import Scope
 
-# Of a parameter that may be one of more containers than this, elements are parts of what is passed, whatever it is: in
-# the builders of model zoos, to which everything is passed, each element would be everything.
+# If a parameter may be more containers than this, its elements are parts of the argument as a whole. Builders in model
+# zoos get so many arguments that each element would otherwise be everything.
 _MAX_THINGS = 8
 
 
 class Members:
-    """Reads what objects hold, for one scope."""
+    """Reads the contents of objects, for one scope."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -66,7 +66,7 @@ class Members:
     # ---- attributes ----
 
     def attribute(self, atom: Atom, name: str) -> Value:
-        """What reading an attribute of one object gives."""
+        """The value of an attribute of one object."""
         if name == "__class__":
             return self.type_of(atom)
         if name == "__dict__" and not isinstance(atom, (Named, UnitRef)):
@@ -92,7 +92,7 @@ class Members:
         return _of_unknown(atom)
 
     def type_of(self, atom: Atom) -> Value:
-        """The classes that an object may have: calling one makes another object, as `type(model)(config)` does."""
+        """The classes that an object may have. `type(model)(config)` calls one to make another object."""
         return join([self._classes_of(strip(each)) for each in self.scope.kinds.stands_for(atom)])
 
     def _classes_of(self, base: Atom) -> Value:
@@ -117,7 +117,7 @@ class Members:
         return frozenset(ClassRef(cls.key) for cls in known_classes)
 
     def _stored(self, base: Atom, name: str) -> Value:
-        """What stores gave an attribute; those under a computed name may have been any."""
+        """The values stored in an attribute, including those stored under a computed name."""
         found = self.facts.attributes.get((base, name), NOTHING)
         anything = self.facts.attributes.get((base, ANY_KEY))
         return found if anything is None else join((found, anything))
@@ -136,9 +136,9 @@ class Members:
         return self.scope.refer(found) if found is not None else self.scope.unit_variable(unit, name)
 
     def under_name(self, atom: Atom, name: str | None, prefix: str) -> Value:
-        """What `getattr` finds in an object under a name; None is one that is computed and begins with `prefix`.
+        """The result of `getattr` on an object; for a computed name, `name` is None and `prefix` its known beginning.
 
-        Of what a computed name may stand for, what can be called is told.
+        For a computed name, only callables are listed.
         """
         if isinstance(atom, Named):
             return member(atom.name, ANY_KEY if name is None else name)
@@ -152,7 +152,7 @@ class Members:
         return OPAQUE
 
     def any_of_unit(self, atom: UnitRef) -> Value:
-        """What a file of the project has under a name that is computed: a function or class, for all that is known."""
+        """What a file of the project holds under a computed name: any of its functions and classes."""
         unit = self.scope.hierarchy.project.units.get(atom.unit)
         if unit is None:
             return OPAQUE
@@ -162,7 +162,7 @@ class Members:
         return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))]) or OPAQUE
 
     def instance_attribute(self, atom: Instance, name: str) -> Value:
-        """What an attribute of a project's class holds, whichever of its methods set it."""
+        """The value of an attribute of a class of the project, set by any of its methods."""
         hierarchy = self.scope.hierarchy
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
@@ -183,7 +183,7 @@ class Members:
         return found
 
     def _got(self, atom: Atom, receiver: Instance) -> Value:
-        """What a descriptor gives that a class keeps, where it is read off an instance; nothing for other things."""
+        """The result of a class attribute's `__get__` for an instance; nothing if it is no descriptor."""
         cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
         method = None if cls is None else self.scope.hierarchy.method(cls, "__get__")
         if method is None:
@@ -192,7 +192,7 @@ class Members:
         return self.property_value(method, value(atom))
 
     def descriptor_methods(self, cls: Class, name: str, special: str) -> list[Function]:
-        """The methods of a special name that the descriptors have which a class keeps under a name."""
+        """The methods named `special` of the descriptors that a class has under a name."""
         related = [*self.scope.hierarchy.ancestors(cls), *self.scope.kinds.descendants(cls)]
         kept = [atom for each in related for atom in self._stored(Instance(each.key), name)]
         classes = [self.scope.kinds.class_of(atom.key) for atom in kept if isinstance(atom, Instance)]
@@ -205,9 +205,9 @@ class Members:
             self.facts.grow(self.facts.passed, (method.key, name), value(instance))
 
     def property_value(self, function: Function, receiver: Value) -> Value:
-        """What a property gives: like any attribute it hands on the object that its method returns."""
+        """The value of a property: its method's return value, with the receiver in place of `self`."""
         self.facts.demand(function)
-        self.facts.note_unseen_calls(function.key)  # reading it calls it, again and again
+        self.facts.note_unseen_calls(function.key)  # every read calls it
         let_others_run(self.scope)
         returned = self.facts.returns.get(function.key, NOTHING)
         self.facts.captured.keep(returned)
@@ -233,12 +233,12 @@ class Members:
                 return stored
         anywhere = join((stored, self._containers(base, name)))
         if anywhere and all(isinstance(each, (Box, Pack)) for each in anywhere):
-            return anywhere  # what modules keep in plain containers is none of their parts
+            return anywhere  # elements of a module's plain containers are not its parts
         containers = frozenset(each for each in anywhere if isinstance(each, (Box, Pack)))
         return join((stored, containers, value(Part(root(atom)))))
 
     def _containers(self, module: Atom, name: str) -> Value:
-        """The plain containers that methods of a project's module, or its class, store in an attribute."""
+        """The plain containers that the methods or the body of a module's class store in an attribute."""
         hierarchy = self.scope.hierarchy
         classes = [each for cls in self.scope.kinds.module_classes(module) for each in hierarchy.ancestors(cls)]
         held = join([self._stored(Instance(cls.key), name) for cls in classes])
@@ -247,7 +247,7 @@ class Members:
     # ---- elements ----
 
     def element(self, node: ast.Subscript, atom: Atom) -> Value:
-        """What `node`, an index or a slice, finds in one object."""
+        """The value of a subscript `node`, an index or a slice, of one object."""
         if isinstance(node.slice, ast.Slice):
             return self._slice(node, atom)
         if isinstance(atom, Pack):
@@ -270,12 +270,12 @@ class Members:
         return _of_unknown(atom)
 
     def _is_generic(self, atom: Atom) -> bool:
-        """Whether something is a class that an index only makes more exact: `Net[int]`."""
+        """Whether something is a generic class, of which an index such as `Net[int]` gives the class itself."""
         cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, ClassRef) else None
         return cls is not None and self.scope.hierarchy.is_generic(cls)
 
     def _key(self, box: Box, index: ast.expr) -> str | None:
-        """The key that an index finds; from the end only where the container never changes its length."""
+        """The key of an index. A negative one is converted if the container has a fixed length."""
         position = constant_position(index)
         keys = self.facts.contents.get(box.site, {})
         if position is not None and position < 0 and set(keys) == {repr(i) for i in range(len(keys))}:
@@ -292,14 +292,14 @@ class Members:
         return value(Part(root(atom))) if atom.is_object else _of_unknown(atom)
 
     def _reached(self, held: Value) -> Iterable[Atom]:
-        """What a value's parts are read of: of a parameter, what callers pass for it, unless that is many things."""
+        """The atoms whose contents are read. A parameter stands for its arguments, unless there are too many."""
         if not any(type(atom) is Parameter for atom in held):
             return held
         meant = ((atom, self.scope.kinds.stands_for(atom)) for atom in held)
         return [each for atom, things in meant for each in (things if len(things) <= _MAX_THINGS else [atom])]
 
     def elements(self, held: Value) -> Value:
-        """What iterating over a value gives."""
+        """The elements that iterating over a value gives."""
         found: list[Value] = []
         for atom in self._reached(held):
             if isinstance(atom, Pack):
@@ -315,7 +315,7 @@ class Members:
         return join(found)
 
     def shared_out(self, held: Value, targets: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, Value]]:
-        """The targets of a tuple, each with what it gets when a value is unpacked; a starred one with what is in it."""
+        """The targets of a tuple with the values that unpacking gives them; for a starred target, its elements."""
         starred = starred_position(targets)
         for position, target in enumerate(targets):
             if starred is None or position < starred:
@@ -324,9 +324,9 @@ class Members:
                 yield target, self.elements(held)
 
     def unpacked(self, held: Value, position: int, count: int | None) -> Value:
-        """What one of `count` targets of a tuple gets; None where a starred one behind it gets any number.
+        """The value of one of `count` targets in an unpacking; `count` is None if a starred target follows.
 
-        Tuples of other lengths cannot be what is unpacked, unless there are no others.
+        Tuples of other lengths are ignored, unless there are no others.
         """
         found: list[Value] = []
         reached = self._reached(held)
@@ -346,7 +346,7 @@ class Members:
         return join(found)
 
     def concatenation(self, node: ast.expr, operands: list[Value]) -> Value:
-        """What `+` or `*` makes of containers; nothing where there is none among the operands."""
+        """The result of `+` or `*` on containers; nothing if no operand is one."""
         if len(operands) == 2 and all(len(each) == 1 for each in operands):
             (left,), (right,) = operands
             if isinstance(left, Pack) and isinstance(right, Pack):
@@ -357,12 +357,12 @@ class Members:
 
 
 def _of_unknown(atom: Atom) -> Value:
-    """What lies in something of which nothing is known, or which is sure to be no module."""
+    """The contents of something unknown, or of something that surely is no module."""
     return value(atom) if isinstance(atom, (Plain, Foreign)) else OPAQUE
 
 
 def constant_position(index: ast.expr) -> int | None:
-    """A constant index, from the end where it is negative; None for others."""
+    """A constant index, possibly negative; None for other indexes."""
     if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub):
         inner = constant_position(index.operand)
         return None if inner is None else -inner

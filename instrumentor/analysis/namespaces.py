@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from instrumentor.analysis.object_stores import ObjectStores
     from instrumentor.analysis.scope import Scope
 
-    # Gives what an expression may be.
+    # Evaluates an expression.
     Evaluate = Callable[[ast.expr], Value]
 
 _OF_FILES = value(Named("builtins.globals"), Named("builtins.locals"), Named("builtins.vars"))
 _VARS = value(Named("builtins.vars"))
-# Methods by which a namespace is changed.
+# Methods that change a namespace.
 _STORING_METHODS = frozenset({"update", "setdefault", "__setitem__"})
 
 
 class Namespaces:
-    """What is stored into the names of a file, or the attributes of objects, by way of the dicts that hold them.
+    """Stores into the names of a file or the attributes of objects by way of their dicts.
 
     Args:
-        scope: the scope that is visited.
-        stores: carries the stores out.
-        members: tells what dicts that are merged hold.
+        scope: the visited scope.
+        stores: performs the stores.
+        members: gives the contents of dicts that are merged.
     """
 
     def __init__(self, scope: Scope, stores: ObjectStores, members: Members) -> None:
@@ -40,7 +40,7 @@ class Namespaces:
         self._members = members
 
     def store(self, target: ast.Subscript, held: Value, evaluate: Evaluate) -> bool:
-        """Store a value into a namespace; False where the target is no element of one."""
+        """Store a value into a namespace; False if the target is no element of one."""
         key = target.slice.value if isinstance(target.slice, ast.Constant) else None
         name = key if isinstance(key, str) else None
         if _is_of_file(target.value, evaluate):
@@ -53,7 +53,7 @@ class Namespaces:
         return holder is not None
 
     def call(self, node: ast.Call, method: ast.Attribute, arguments: Arguments, evaluate: Evaluate) -> None:
-        """Carry out a call of a method by which a namespace is changed; nothing for other calls."""
+        """Evaluate a method call that changes a namespace. Other calls are ignored."""
         if method.attr not in _STORING_METHODS:
             return
         given = join([arguments.all(), self._members.elements(arguments.all())])
@@ -65,13 +65,13 @@ class Namespaces:
 
 
 def _is_of_file(node: ast.expr, evaluate: Evaluate) -> bool:
-    """Whether an expression is `globals()`, or likewise gives the names of the file."""
+    """Whether an expression is `globals()`, or another call that returns the names of the file."""
     makers = _makers(node, evaluate) if isinstance(node, ast.Call) and not node.args else NOTHING
     return bool(makers) and makers <= _OF_FILES
 
 
 def _holder(node: ast.expr, evaluate: Evaluate) -> ast.expr | None:
-    """The object whose attributes an expression gives by name: `model.__dict__`, `vars(model)`."""
+    """The object whose attribute dict an expression returns: `model.__dict__`, `vars(model)`; None otherwise."""
     if isinstance(node, ast.Attribute) and node.attr == "__dict__":
         return node.value
     is_vars = isinstance(node, ast.Call) and len(node.args) == 1 and _makers(node, evaluate) == _VARS

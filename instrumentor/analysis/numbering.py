@@ -1,4 +1,4 @@
-"""Which object the expressions gave that were evaluated last, by number."""
+"""Object numbers of evaluated expressions: equal numbers mean the same object."""
 
 from __future__ import annotations
 
@@ -41,43 +41,43 @@ _ITERATION = {Named("builtins.next"), Named("builtins.iter")}
 
 
 class Numbering:
-    """The numbers of one scope's expressions: equal for those that gave the very same object."""
+    """The object numbers of one scope's expressions."""
 
     def __init__(self, scope: Scope, members: Members, certainty: Certainty) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.members = members
         self.certainty = certainty
-        # The numbers of operands, and of what calls hand back.
+        # The numbers of operands, and of results that calls return from their arguments.
         self._operands: dict[int, Number] = {}
-        # The numbers of what generators yield first and last, and what new instances hold, by the calls that make them.
+        # By the call: the number of what the generator first and last yields; the attributes of the new instance.
         self._yielded: dict[int, Number] = {}
         self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
-        # The numbers of what is wrapped by the calls that do nothing else.
+        # The numbers of wrapped objects, by calls that only wrap.
         self._wrapped: dict[int, Number] = {}
-        # The numbers of elements, by position, of the lists and tuples that expressions gave which surely have these.
+        # The numbers of elements that the lists and tuples given by expressions surely have, by position.
         self._elements: dict[int, dict[int, Number]] = {}
         self._of_expressions: tuple[dict[int, Any], ...] = (
             self._operands, self._yielded, self._initial, self._wrapped, self._elements
         )  # fmt: skip
 
     def forget(self, node: ast.expr) -> None:
-        """Forget what an expression gave before, which is evaluated anew."""
+        """Forget the results of an expression that is evaluated again."""
         key = id(node)
         for kept in self._of_expressions:
             if kept:
                 kept.pop(key, None)
 
     def note_operand(self, node: ast.expr) -> None:
-        """Remember which object an operand gave just now, which what is evaluated after it may change."""
+        """Record the number of an operand just evaluated, as the evaluation of later operands may change it."""
         self._operands[id(node)] = self.of(node)
 
     def of_operand(self, node: ast.expr) -> Number:
-        """The number of the object that an operand gave; None where it gave none, or that is not known."""
+        """The number of the object that an operand gave; None if unknown."""
         return self._operands.get(id(node))
 
     def of(self, node: ast.expr) -> Number:
-        """The number of the object that an expression gave that was evaluated just now."""
+        """The number of the object that an expression, just evaluated, gave."""
         if id(node) in self._operands:
             return self._operands[id(node)]
         if isinstance(node, ast.Name):  # as most are
@@ -107,7 +107,7 @@ class Numbering:
         return ("made", self.scope.locate(node))
 
     def _number_of_element(self, node: ast.Subscript) -> Number:
-        """The number of an element, where it is known which of the elements of which object it is."""
+        """The number of an element; None unless the object and the index are known."""
         if isinstance(node.value, (ast.List, ast.Tuple)):
             element = displayed_element(node.value, node.slice)
             return ("made", self.scope.locate(node)) if element is None else self._operands.get(id(element))
@@ -115,9 +115,9 @@ class Numbering:
         return None if position is None else self.elements_of(node.value).get(position)
 
     def elements_of(self, node: ast.expr) -> Mapping[int, Number]:
-        """The numbers of elements that a list or tuple surely has which an expression gave that was evaluated just now.
+        """The numbers of elements surely in the list or tuple that an expression, just evaluated, gave.
 
-        By position, the last one's also as -1.
+        By position. The last element is also under -1.
         """
         if isinstance(node, ast.Name):
             paths = {position: (node.id, f"[{position}]") for position in (0, -1)}
@@ -126,11 +126,11 @@ class Numbering:
         return self._elements.get(id(node), {})
 
     def is_sequence(self, node: ast.expr) -> bool:
-        """Whether an expression gave a list or tuple some of whose elements are known: of others the last never is."""
+        """Whether an expression gave a list or tuple with known elements: only then is the last one known."""
         return -1 in self.elements_of(node)
 
     def _first_of(self, node: ast.expr) -> Path | None:
-        """The path of the first element of a list that surely has one, where `next` asks an iterator over it for it."""
+        """The path of the first element that `next(iter(name))` gives, if the list surely has one."""
         if not isinstance(node, ast.Call) or not node.args or not _is_builtin_call(node, "next"):
             return None
         iterator = node.args[0]
@@ -142,14 +142,14 @@ class Numbering:
         return (name.id, "[0]") if is_known and called == _ITERATION else None  # type: ignore[attr-defined]
 
     def _gives_itself(self, atom: Atom, method: str) -> bool:
-        """Whether an identity method of an object is that of nn.Module: for a parameter, whatever callers may pass."""
+        """Whether the identity method of an object is that of nn.Module; for a parameter, of all its arguments."""
         if isinstance(atom, Parameter) and not self.scope.kinds.is_self(atom):
             passed = map(strip, self.facts.passed.to(atom))
             return all(not isinstance(each, Parameter) and self._gives_itself(each, method) for each in passed)
         return self.scope.kinds.is_module(atom) and self.scope.kinds.method_of(atom, method) is None
 
     def note_list(self, node: ast.List, held: Value) -> None:
-        """Remember the elements of a list that is displayed, unless it is changed somewhere: then they may move."""
+        """Record the elements of a list display, unless the list is modified somewhere, which may move them."""
         is_lasting = not any(isinstance(atom, Box) and atom.site in self.facts.contents.scattered for atom in held)
         if node.elts and is_lasting and not any(isinstance(each, ast.Starred) for each in node.elts):
             numbers = [self.of_operand(each) for each in node.elts]
@@ -157,11 +157,11 @@ class Numbering:
             self._elements[id(node)] = {position: each for position, each in found.items() if each is not None}
 
     def note_choice(self, node: ast.IfExp, chosen: ast.expr) -> None:
-        """Remember the elements of the branch that a conditional expression always takes."""
+        """Record the elements of the branch that a conditional expression always takes."""
         self._elements[id(node)] = dict(self.elements_of(chosen))
 
     def note_bool_operation(self, node: ast.BoolOp, held: Value) -> None:
-        """Remember that `or` gives its first operand, which has given `held` just now, where that is always true."""
+        """Record that `or` gives its first operand, with value `held`, if that is always true."""
         first = node.values[0]
         self._operands[id(node)] = ("made", self.scope.locate(node))
         if isinstance(node.op, ast.Or):
@@ -173,7 +173,7 @@ class Numbering:
                 self._elements[id(node)] = dict(self.elements_of(first))
 
     def note_call(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
-        """Remember which of its arguments a call hands back, where a function of the project does nothing else."""
+        """Record which of its arguments a call returns, if the function does nothing else."""
         atom = next(iter(called)) if len(called) == 1 else None
         if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
             arguments = self._behind_bound(atom, node.func, arguments)
@@ -200,7 +200,7 @@ class Numbering:
     def _given_as(
         self, numbers: Mapping[int, Number] | None, function: Function, node: ast.Call, arguments: Arguments
     ) -> Number:
-        """The number of the object that a call gives of which the function says that it is one of its own."""
+        """The number of a call's result, if the function only ever gives parameters that hold this one object."""
         own = set(numbers.values()) if numbers else set()
         names = [number[1] for number in own if is_parameter(number)]
         if not names or len(names) < len(own):
@@ -212,7 +212,7 @@ class Numbering:
         return found.pop() if len(found) == 1 else None
 
     def note_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
-        """Remember which object a wrapper is made for; `called` is the wrapper's class, or what has it as a member."""
+        """Record the object of a wrapper; `called` is the wrapper's class, or something that has it as a member."""
         if 0 not in arguments.numbers:
             return
         names = {atom.name if isinstance(atom, Named) else None for atom in called}
@@ -222,7 +222,7 @@ class Numbering:
             self._wrapped[id(node)] = arguments.numbers[0]
 
     def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
-        """Remember what the attributes of a new instance hold, as far as its class leaves there what it is passed."""
+        """Record the attributes of a new instance, as far as its class leaves arguments in them."""
         cls = self.scope.kinds.class_of(made.key) if isinstance(made, ClassRef) else None
         if cls is None or arguments.rest or not self._is_transparent(cls):
             return
@@ -240,7 +240,7 @@ class Numbering:
         }
 
     def _is_transparent(self, cls: Class) -> bool:
-        """Whether an instance of a class is no module and gives back what was stored into its attributes."""
+        """Whether an instance of a class is no module and its attributes give back what was stored."""
         hierarchy = self.scope.hierarchy
         bases = hierarchy.library_bases(cls)
         return (
@@ -251,15 +251,15 @@ class Numbering:
         )
 
     def initial_of(self, node: ast.expr) -> Mapping[str, tuple[Value, Number]]:
-        """What the attributes hold of the instance that an expression has just made, as far as that is known."""
+        """The known attributes of the instance that an expression has just made."""
         return self._initial.get(id(node), {})
 
     def entered(self, node: ast.expr, held: Value) -> tuple[Value, Number] | None:
-        """What `with` binds for a context that is made by a call, and which object; None where that is not known.
+        """The value that `with` binds for a context made by a call, and its object number; None if unknown.
 
         Args:
-            node: the context, evaluated just now.
-            held: what it gave.
+            node: the context expression, just evaluated.
+            held: its value.
         """
         if id(node) in self._yielded:
             return self.members.elements(held), self._yielded[id(node)]
@@ -269,7 +269,7 @@ class Numbering:
         return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
 
     def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
-        """What a partial application that is called where it is made passes, with the numbers of what it has bound."""
+        """The arguments of a partial application called where it is made, with the numbers of the bound ones."""
         given = arguments.behind(self.facts.bound_arguments[partial.site])
         if given.rest:
             return given
@@ -287,7 +287,7 @@ def _is_builtin_call(node: ast.Call, name: str) -> bool:
 
 
 def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:
-    """The element of a display that a constant index finds; None where that is not sure."""
+    """The element of a display at a constant index; None if unknown."""
     position = constant_position(index)
     if position is None or any(isinstance(each, ast.Starred) for each in display.elts):
         return None

@@ -1,4 +1,4 @@
-"""Stores into objects: what becomes of what an attribute or an element is given."""
+"""Stores into the attributes and elements of objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ObjectStores:
-    """The stores into objects of one scope."""
+    """Performs the stores into objects, for one scope."""
 
     def __init__(self, scope: Scope, members: Members, effects: Effects) -> None:
         self._scope = scope
@@ -39,13 +39,13 @@ class ObjectStores:
         self._effects = effects
 
     def store(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value, number: Number) -> bool:
-        """Store a value into whatever a target's object may be; whether reading it gives that back.
+        """Store a value into the object of a target; whether reading the target gives it back.
 
         Args:
             target: the target.
-            receiver: what its object may be.
+            receiver: the possible objects.
             held: the value.
-            number: which object that is, where it is known.
+            number: the object number of the value; None if unknown.
         """
         if not self._is_own(target.value):
             self.note_touched(target)
@@ -62,30 +62,30 @@ class ObjectStores:
         return is_kept
 
     def forget_attributes(self) -> None:
-        """Attributes may hold something else from now on, under names that are not looked at."""
+        """Invalidate all attributes, as any of them may have changed."""
         self._scope.facts.touched.note(self._scope.key, {ATTRIBUTES})
         self._scope.env.forget_objects()
 
     def set_attribute(self, receiver: Value, name: str | None, held: Value, node: ast.expr, text: str) -> None:
-        """Store a value into an attribute by its name, which may be computed, as `setattr` does.
+        """Store a value into an attribute by name, as `setattr` does.
 
         Args:
-            receiver: what the object may be.
-            name: the attribute's name; None where it is not known.
+            receiver: the possible objects.
+            name: the attribute's name; None if it is computed.
             held: the value.
-            node: what stores it.
-            text: the object as people read it.
+            node: the node that performs the store.
+            text: the object as users read it.
         """
         facts = self._scope.facts
         self._effects.absorb_stored(receiver, held, node, text)
         facts.captured.hand_over(held)
         stored = held
         if name is None:
-            # Each attribute may hold it: with all that it is, everything would be in all of them.
+            # Any attribute may hold the value. Storing all its atoms would put everything into all of them.
             self._effects.escape(held)
             stored = FOREIGN
         function = self._scope.function
-        # Whatever comes to `__setattr__` may give anything when it is read, by the name that it was stored under.
+        # In `__setattr__`, the value comes from an intercepted store, which has kept it under its name already.
         is_known = name is None and function is not None and function.name == "__setattr__"
         for atom in () if is_known else receiver:
             base = Instance(atom.key) if isinstance(atom, ClassRef) else strip(atom)
@@ -113,20 +113,20 @@ class ObjectStores:
         scope.facts.captured.keep(held)
 
     def note_touched(self, target: ast.Attribute | ast.Subscript) -> None:
-        """Note what a store, or `del`, may change that other code reads."""
+        """Add to the mod set what a store, or `del`, may change."""
         # `holder.__dict__["net"] = net` changes an attribute.
         things = {attribute(target.attr)} if isinstance(target, ast.Attribute) else {ELEMENTS, ATTRIBUTES}
         is_plain = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name)
         self._scope.facts.touched.note(self._scope.key, things - {ATTRIBUTES} if is_plain else things)
 
     def _is_own(self, receiver: ast.expr) -> bool:
-        """Whether a store goes into the object that is being made, which nobody else holds yet."""
+        """Whether a store goes into `self` in its initialiser, when the object has no alias yet."""
         function = self._scope.function
         is_initialiser = function is not None and function.owner is not None and function.name == "__init__"
         return is_initialiser and isinstance(receiver, ast.Name) and receiver.id == "self"
 
     def _is_intercepted(self, target: ast.Attribute | ast.Subscript, receiver: Value) -> bool:
-        """Whether reading what was stored may give something else: a property, `__setattr__`, `__setitem__`."""
+        """Whether a property, `__setattr__` or `__setitem__` may make a read give something else than was stored."""
         hierarchy = self._scope.hierarchy
         names = {"__setitem__"} if isinstance(target, ast.Subscript) else {"__setattr__", target.attr}
         for atom in receiver:
@@ -148,11 +148,11 @@ class ObjectStores:
         self._scope.facts.captured.keep(held)
         if any(self._scope.kinds.is_module(strip(atom)) for atom in receiver):
             stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
-            # Only modules themselves are registered; a plain list keeps its elements out of sight.
+            # Only modules themselves are registered. The elements of a plain list are hidden from the module.
             self._effects.absorb_stored(receiver, stored, target, text_of(target.value))
             self._scope.facts.hidden.update(self._scope.facts.contents.reach(held - stored))
         if not all(isinstance(strip(atom), (Instance, ClassRef, Box)) for atom in receiver):
-            # A library that is given it may call it, and what modules hold beside modules is called out of sight.
+            # A library object may call the value, and modules call what they hold out of sight.
             self._effects.escape_callables([held])
         for atom in receiver:
             base = strip(atom)
@@ -166,7 +166,7 @@ class ObjectStores:
                 self._call_setter(atom, name, held)
 
     def _keep_containers(self, module: Atom, name: str, held: Value) -> None:
-        """Let all methods of a project's module know of a plain container in an attribute, or of what else is there."""
+        """Make plain containers in an attribute visible to all methods of the class; other values are opaque."""
         others = held - PLAIN
         kept = frozenset(each if isinstance(each, (Box, Pack)) else Opaque() for each in others)
         for cls in self._scope.kinds.module_classes(module) if kept else ():
@@ -190,7 +190,7 @@ class ObjectStores:
 
 
 def _step(target: ast.Attribute | ast.Subscript) -> str:
-    """The last step of the paths under which a store may be seen."""
+    """The last step of the paths that a store may affect."""
     if isinstance(target, ast.Attribute):
         return f".{target.attr}"
     key = constant_key(target.slice)

@@ -1,6 +1,6 @@
-"""What functions read of the scopes around them, and which of them only plain calls reach.
+"""What functions read from enclosing scopes, and which functions only plain calls reach.
 
-To such a function the names around it are further parameters: each call gives it what they hold just then.
+For a function of the second kind, the enclosing names are additional parameters: each call passes their current values.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
-# In which there is nothing of the code around.
+# Nodes without subexpressions that belong to the enclosing code.
 _CLOSED = (ast.Name, ast.Constant, *_SCOPES)
-# What binds names without holding them as nodes of their own.
+# Nodes that bind names without having them as `ast.Name` nodes.
 _BINDING = (
     *_SCOPES, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping
 )  # fmt: skip
@@ -30,7 +30,7 @@ _DEFERRING = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
 class OutsideNames:
-    """The names of a script's functions, as its text has them; asked for once each."""
+    """The names in a script's functions, as its text has them. Results are cached."""
 
     def __init__(self) -> None:
         self._names: dict[str, _Names] = {}
@@ -41,9 +41,9 @@ class OutsideNames:
         self._tables: dict[str, frozenset[str]] = {}
 
     def of(self, function: Function) -> Mapping[str, str]:
-        """The names that a function reads, or declares to be, of the scopes around it, with the keys of these.
+        """The names of enclosing scopes that a function reads or declares, with the keys of these scopes.
 
-        There are none for functions that may be left and entered again while they run: others may change the names.
+        Empty for functions that may be suspended: other code may change the names meanwhile.
         """
         owners = self._owners.get(function.key)
         if owners is None:
@@ -53,13 +53,13 @@ class OutsideNames:
         return owners
 
     def is_lasting(self, function: Function) -> bool:
-        """Whether a function of the script runs from its start to its end without a break."""
+        """Whether a function of the script always runs from start to end without being suspended."""
         return function.unit.name == SCRIPT and not self._of(function).is_deferring
 
     def owner(self, function: Function, name: str) -> str | None:
-        """The key of the scope around a function that a name of it belongs to; None where it belongs to itself.
+        """The key of the enclosing scope that has a name of a function; None if the name is local.
 
-        None too where that scope may go on while the function runs.
+        None too if that scope may run on before the function ends.
         """
         names = self._of(function)
         if name in names.own or name in names.hiding:
@@ -75,7 +75,7 @@ class OutsideNames:
         return function.unit.name
 
     def is_stored_at_top(self, unit: Unit, name: str) -> bool:
-        """Whether a statement at the top of a file stores to a name."""
+        """Whether a statement at the top level of a file stores to a name."""
         found = self._at_top.get(unit.name)
         if found is None:
             stored = (node for node in _own_nodes(unit.tree) if isinstance(node, ast.Name))
@@ -84,7 +84,7 @@ class OutsideNames:
         return name in found
 
     def is_table_at_top(self, unit: Unit, name: str) -> bool:
-        """Whether the top of a file lets a name hold a display in which functions or classes may be, by their names."""
+        """Whether the top level of a file binds a name to a display that may contain functions or classes."""
         found = self._tables.get(unit.name)
         if found is None:
             found = frozenset(target.id for node in unit.tree.body for target in _table_targets(node))
@@ -92,7 +92,7 @@ class OutsideNames:
         return name in found
 
     def is_plain(self, function: Function) -> bool:
-        """Whether nothing but calls by its name reach a function: they are all there are."""
+        """Whether all uses of a function are calls by its name, so that all calls are known."""
         found = self._is_plain.get(function.key)
         if found is None:
             found = self._is_plain[function.key] = self._find_out_is_plain(function)
@@ -116,12 +116,12 @@ class OutsideNames:
 
 
 class _Names:
-    """The names of one function's own code.
+    """The names in one function's own code.
 
     Attributes:
-        is_deferring: whether the function may be left before its end, for a while.
-        own: its parameters, and what it binds.
-        outside: what it reads or declares that is not its own.
+        is_deferring: whether the function may be suspended.
+        own: its parameters and the names that it binds.
+        outside: the names that it reads or declares and that are not its own.
     """
 
     def __init__(self, function: Function) -> None:
@@ -146,13 +146,13 @@ class _Names:
 
     @cached_property
     def hiding(self) -> frozenset[str]:
-        """What its comprehensions bind for themselves."""
+        """The names that its comprehensions bind."""
         targets = (each for generator in self._generators for each in walk(generator.target))
         return frozenset(each.id for each in targets if isinstance(each, ast.Name))
 
 
 def names_bound_in(body: ast.ClassDef) -> frozenset[str]:
-    """The names that a class body binds: its attributes, those of the functions and classes in it aside."""
+    """The names that a class body binds, without those of nested functions and classes."""
     found: set[str] = set()
     for node in _own_nodes(body):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -165,7 +165,7 @@ def names_bound_in(body: ast.ClassDef) -> frozenset[str]:
 def _own_nodes(
     scope: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
 ) -> list[ast.AST]:
-    """The nodes of a file's, class's or function's code, those of the functions and classes in it aside."""
+    """The nodes of a scope's own code, without that of nested functions and classes."""
     found: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else [*scope.body]
     for node in found:
         if not isinstance(node, _CLOSED):
@@ -174,7 +174,7 @@ def _own_nodes(
 
 
 def _table_targets(node: ast.stmt) -> list[ast.Name]:
-    """The names that a statement lets hold a list, tuple or dict with names in it."""
+    """The names that a statement binds to a list, tuple or dict display with names in it."""
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, _TABLES):
         return []
     held = node.value.values if isinstance(node.value, ast.Dict) else node.value.elts
@@ -185,7 +185,7 @@ def _table_targets(node: ast.stmt) -> list[ast.Name]:
 
 
 def _bound_by(node: ast.AST) -> list[str]:
-    """The names that a node binds without holding them as nodes of their own."""
+    """The names that a node binds without having them as `ast.Name` nodes."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -198,7 +198,7 @@ def _bound_by(node: ast.AST) -> list[str]:
 
 
 def _find_plain(unit: Unit) -> dict[str, bool]:
-    """For each name that a function is given, whether it is defined once and only ever called, at least once."""
+    """For each function name, whether it is defined once, only ever called, and called at least once."""
     plain: dict[str, bool] = {}
     called: set[str] = set()
     for function in unit.function_of.values():

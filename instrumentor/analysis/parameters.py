@@ -1,4 +1,4 @@
-"""What a function's parameters hold when it begins, and which of them an initialiser leaves in attributes."""
+"""The values of parameters on entry, and the attributes in which an initialiser leaves its arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
-    """What the parameters of a function hold when it begins."""
+    """The values of a function's parameters on entry."""
     declared = function.node.args
     positional = [each.arg for each in positional_parameters(declared)]
     names = [*positional, *(each.arg for each in declared.kwonlyargs)]
@@ -33,7 +33,7 @@ def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
 
 
 def _receiver(scope: Scope, function: Function) -> Value | None:
-    """What a method's first parameter holds; None where it is a parameter like others."""
+    """The value of a method's first parameter; None if it is an ordinary parameter."""
     owner = function.owner
     if owner is None or all(method is not function for method in owner.methods.values()):
         return None
@@ -46,14 +46,14 @@ def _receiver(scope: Scope, function: Function) -> Value | None:
 
 
 def _classes(scope: Scope, function: Function, owner: Class) -> Value:
-    """The classes that a class method is called of, as far as the calls are seen: its own, and those below."""
+    """The classes on which a class method is called: its own, and those of the calls seen."""
     passed = scope.facts.passed.get((function.key, function.positional[0]), NOTHING) if function.positional else NOTHING
     below = (ClassRef(atom.key) for atom in passed if isinstance(atom, (ClassRef, Instance)))
     return frozenset([ClassRef(owner.key), *below])
 
 
 def _is_no_module(scope: Scope, owner: Class) -> bool:
-    """Whether a class makes no modules, as far as it and those above and below it show where a base cannot be seen."""
+    """Whether a class makes no modules; if a base is unseen, as far as its ancestors and descendants show."""
     nature = scope.hierarchy.nature(owner)
     if nature is not Nature.UNKNOWN:
         return nature is Nature.NOT_MODULE
@@ -63,7 +63,7 @@ def _is_no_module(scope: Scope, owner: Class) -> bool:
 
 
 def note_initial(scope: Scope, after: Environment) -> None:
-    """Remember which parameters of an initialiser are in which attributes when it is done."""
+    """Record which parameters of an initialiser are in which attributes on exit."""
     function = scope.function
     if function is None or function.owner is None or function.name != "__init__":
         return

@@ -1,4 +1,4 @@
-"""What callers pass for the parameters of functions."""
+"""The values that callers pass for parameters."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class _Answer(Reader):
-    """What callers pass for a parameter, kept until something changes that it was found in.
+    """The cached answer for one parameter, valid until something changes that it was computed from.
 
     Attributes:
         parameter: the parameter.
-        given: what its callers pass, parameters of theirs included.
-        is_open: whether they do not tell all.
-        found: what they pass, whichever way it comes to them.
-        users: the answers that were made of this one.
+        given: the values passed by its callers, including their own parameters.
+        is_open: whether callers may pass more.
+        found: the values passed, with the callers' parameters resolved.
+        users: the answers computed from this one.
     """
 
     def __init__(self, parameter: Parameter, forget: Callable[[_Answer], None]) -> None:
@@ -52,22 +52,22 @@ class _Answer(Reader):
         self._forget = forget
 
     def spoil(self) -> None:
-        """Take note that something read has changed."""
+        """Invalidate the answer, because something it was computed from has changed."""
         self._forget(self)
 
     def sources(self) -> list[Parameter]:
-        """The callers' parameters that are passed."""
+        """The parameters of callers that are passed."""
         return [atom for atom in self.given if isinstance(atom, Parameter)]
 
 
 class Passed(Table[tuple[str, str], Value]):
-    """What calls pass, by the function's key and the parameter's name, the defaults that they leave to stand included.
+    """The values passed by calls, and the defaults that they leave in place, by function key and parameter name.
 
     Attributes:
-        ever: the parameters that any call passes.
-        defaults: what parameters hold that a caller does not pass.
-        escape: the parameters that code which cannot be seen may get, to change them and to call them.
-        callables_escape: those that it may get to call them.
+        ever: the parameters that some call passes.
+        defaults: the values of parameters that a call omits.
+        escape: the parameters that unseen code may get, to change and call them.
+        callables_escape: the parameters that unseen code may get, only to call them.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Passed(Table[tuple[str, str], Value]):
         self._asked: Readers[Parameter] = Readers(visits)
 
     def forget_readers(self) -> None:
-        """Let go of who has read what, and of the answers, which know each other."""
+        """Drop the registered readers and the answers, which refer to each other."""
         super().forget_readers()
         for answer in self._answers.values():
             answer.users.clear()
         self._answers.clear()
 
     def to(self, parameter: Parameter) -> Value:
-        """What callers pass for a parameter, their own parameters looked up likewise; containers are kept as such.
+        """The values passed for a parameter, with the callers' own parameters resolved. Containers are not opened.
 
-        The parameter itself is among it where its callers do not tell all.
+        The parameter itself is included if its callers may pass more.
         """
         if parameter not in self._answers:
             self._find(parameter)
@@ -103,11 +103,11 @@ class Passed(Table[tuple[str, str], Value]):
         return self._answers[parameter].found
 
     def _find(self, parameter: Parameter) -> None:
-        """Find what is passed for a parameter, and for all those that are passed for it.
+        """Find the values passed for a parameter, and for all parameters passed for it.
 
-        Parameters that are passed for each other have one answer: Tarjan's algorithm finds which these are.
+        Parameters that are passed for each other share one answer. Tarjan's algorithm finds these groups.
         """
-        first: dict[Parameter, int] = {}  # the earliest of those on the stack that a parameter is passed for
+        first: dict[Parameter, int] = {}  # the lowest stack position reachable from a parameter
         stack: list[_Answer] = []
         way: list[tuple[_Answer, int, Iterator[Parameter]]] = []
         source: Parameter | None = parameter
@@ -142,7 +142,7 @@ class Passed(Table[tuple[str, str], Value]):
         return answer
 
     def _answer(self, together: list[_Answer]) -> None:
-        """Answer for parameters that are passed for each other, now that all others passed for them are answered."""
+        """Compute the answers of one component. Those of all other parameters passed for it are known."""
         self._answers.update((answer.parameter, answer) for answer in together)
         found: set[Atom] = {answer.parameter for answer in together if answer.is_open}
         for answer in together:
@@ -155,7 +155,7 @@ class Passed(Table[tuple[str, str], Value]):
             answer.found = value
 
     def _forget(self, answer: _Answer) -> None:
-        """Forget an answer, and those that were made of it, and have those look again who asked for them."""
+        """Invalidate an answer and all computed from it, and make those who read them due."""
         pending = [answer]
         while pending:
             spoilt = pending.pop()
@@ -166,7 +166,7 @@ class Passed(Table[tuple[str, str], Value]):
                 spoilt.users.clear()
 
     def _given_for(self, parameter: Parameter) -> Value:
-        """What callers pass for a parameter; its default too where there are others, or none."""
+        """The values passed for a parameter; with its default, if calls may be unseen or none passes it."""
         key = parameter.function, parameter.name
         passed = self.get(key, NOTHING)
         if passed and parameter.function not in self._called_unseen:
@@ -174,7 +174,7 @@ class Passed(Table[tuple[str, str], Value]):
         return join((passed, self.defaults.get(key, NOTHING)))
 
     def sources(self, value: Value) -> Value:
-        """The value with each parameter replaced by what callers pass, as far as that is known."""
+        """The value with each parameter replaced by the values passed, as far as they are known."""
         found: set[Atom] = set()
         seen: set[Atom] = set(value)
         pending = list(value)
@@ -194,7 +194,7 @@ class Passed(Table[tuple[str, str], Value]):
         return frozenset(found)
 
     def _put_in_place(self, atom: Atom, passed: Value) -> tuple[Value, Value]:
-        """An atom with each of the things passed where it has a parameter: those without, and those with another."""
+        """An atom with its parameter replaced by each passed value: the results without a parameter, and the others."""
         known = self._put.get((atom, passed))
         if known is None:
             replaced = {_in_place_of(atom, new) for new in passed}
@@ -204,7 +204,7 @@ class Passed(Table[tuple[str, str], Value]):
 
 
 def _in_place_of(atom: Atom, new: Atom) -> Atom:
-    """`atom` with `new` where it has a parameter."""
+    """`atom` with its parameter replaced by `new`."""
     if isinstance(atom, Parameter):
         return new
     if not isinstance(root(new), (Made, Parameter, Instance)):

@@ -1,4 +1,4 @@
-"""Which functions a script has as values, besides calling them by their names."""
+"""Which functions a script uses as values, besides calling them by name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class PassedAround:
-    """The functions that may be called from anywhere, with anything.
+    """The functions that may be called from anywhere with any arguments.
 
-    A function that is a value gets to its callers by many ways: exceptions, generators that are sent it, copies, what
-    libraries keep. Not all of them are followed. One that has another name, which is only called, stays at hand.
+    A function used as a value may reach its callers in ways that are not all followed: by exceptions, `send`, copies,
+    or libraries. A function that is only bound to another name, and called by it, is not included.
 
     Args:
-        hierarchy: says what names stand for.
-        script: the script, whose text is asked besides a function's own file.
+        hierarchy: resolves names.
+        script: the script, whose text is searched in addition to a function's own file.
     """
 
     def __init__(self, hierarchy: Hierarchy, script: Unit) -> None:
@@ -49,7 +49,7 @@ class PassedAround:
         return any(self._are_values(unit, (node.name,)) for unit in (function.unit, self._script))
 
     def _are_values(self, unit: Unit, names: Iterable[str]) -> bool:
-        """Whether a file reads one of some names, or of those that get what it holds, and hands it on to anywhere."""
+        """Whether a file passes the value of one of some names on, directly or by other names that get it."""
         values = unit.read_as_values
         asked = list(names)
         for name in asked:
@@ -61,7 +61,7 @@ class PassedAround:
         return False
 
     def _kept(self, unit: Unit, node: ast.expr) -> tuple[str, ...] | None:
-        """The names that a value gets where it stands; none where it is called there; None where it may go anywhere."""
+        """The names that a value is bound to; empty if it is called in place; None if it may go anywhere."""
         above = unit.parents[node]
         while isinstance(above, ast.Call) and above.func is not node:
             caller = self._hierarchy.resolve(unit, above.func) if node in above.args[:1] else None
@@ -81,7 +81,7 @@ class PassedAround:
         return names if names and len(names) == len(targets) else None
 
     def _decorated_by(self, unit: Unit, returned: ast.Return) -> tuple[str, ...] | None:
-        """The functions that get a decorator's result in their place; None where it is used for more than that."""
+        """The functions that a decorator's result replaces; None if it has other uses."""
         maker = unit.parents[returned]
         while not isinstance(maker, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):
             maker = unit.parents[maker]

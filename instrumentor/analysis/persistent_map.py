@@ -1,8 +1,7 @@
-"""Mappings of which every version stays as it is, and shares with the others all that they have in common.
+"""Persistent mappings: versions never change, and share their common parts.
 
-An analysis keeps what names hold before and behind each statement. Copies of a table would take room and time by the
-square of the statements; versions of one take what their differences take. So do comparisons: what two versions share
-is not looked into.
+An analysis stores the environment before and after each statement. Copies would take space and time quadratic in the
+number of statements; versions take only what their differences take. Comparisons skip shared parts.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# A tree: a leaf is a dict, and what lies above is a list of as many nodes as some bits of a key's hash can tell apart.
+# A tree. A leaf is a dict. An inner node is a list of subtrees, indexed by the next bits of a key's hash.
 _Node = Any
 _BITS = 4
 _WIDTH = 1 << _BITS
 _MASK = _WIDTH - 1
 _MAX_LEAF = 16
-# Below which the bits of a hash are used up: keys that still share a leaf are alike in all of them.
+# At this depth the bits of a hash are used up. Keys still in one leaf have equal hashes.
 _MAX_DEPTH = 15
 
 
 class PersistentMap(Mapping[K, V], Generic[K, V]):
-    """A mapping that never changes; `set` and `without` give others.
+    """An immutable mapping; `set` and `without` return new versions.
 
-    Two that were made one from the other take little more room than one. Of small ones the order is that of a dict; of
-    others it is not defined.
+    A version and the one it was made from share most of their memory. Small mappings iterate in insertion order; the
+    order of others is undefined.
 
     Args:
-        held: what it holds.
+        held: the initial items.
     """
 
     __slots__ = ("_root", "_size")
@@ -52,7 +51,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return found
 
     def get(self, key: K, default: Any = None) -> Any:
-        """What it holds under a key, or else the default."""
+        """The value of a key, or the default."""
         node = self._root
         if type(node) is list:
             bits = hash(key)
@@ -84,7 +83,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
     __hash__ = None  # type: ignore[assignment]
 
     def set(self, key: K, value: V) -> PersistentMap[K, V]:
-        """The same, but for one key that holds a value."""
+        """A version in which one key has a given value."""
         changed: PersistentMap[K, V] = PersistentMap.__new__(PersistentMap)
         changed._size = self._size + (key not in self)
         if type(self._root) is dict and changed._size <= _MAX_LEAF:
@@ -96,23 +95,22 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return changed
 
     def without(self, key: K) -> PersistentMap[K, V]:
-        """The same, but for one key, which it has, that holds nothing.
+        """A version without one key.
 
         Raises:
-            KeyError: it has no such key.
+            KeyError: the key is not in the mapping.
         """
         changed: PersistentMap[K, V] = PersistentMap.__new__(PersistentMap)
         changed._size = self._size - 1
         changed._root = _without(self._root, hash(key), key)
-        if changed._size <= _MAX_LEAF // 2:  # as few as these are a leaf again
+        if changed._size <= _MAX_LEAF // 2:  # few enough to be a leaf again
             changed._root = _flat(changed._root)
         return changed
 
     def differences(self, other: PersistentMap[K, V]) -> list[K]:
-        """The keys under which two have not the same; found in about as many steps as there are.
+        """The keys whose values differ between two versions, in time about proportional to their number.
 
-        Parts that turn out to be equal are shared from then on: who goes on to compare later versions of the two does
-        not look into them again.
+        Subtrees found to be equal are shared from then on, so that later comparisons skip them.
         """
         ours, theirs = self._root, other._root
         if ours is theirs:
@@ -133,7 +131,7 @@ def _leaves(node: _Node) -> Iterator[dict[Any, Any]]:
 
 
 def _split(leaf: dict[Any, Any], depth: int) -> _Node:
-    """A leaf, or what stands for one that is too large."""
+    """A leaf, or the subtree that replaces it if it is too large."""
     if len(leaf) <= _MAX_LEAF or depth >= _MAX_DEPTH:
         return leaf
     parts: list[dict[Any, Any]] = [{} for _ in range(_WIDTH)]
@@ -171,7 +169,7 @@ def _differ(ours: _Node, theirs: _Node, found: list[Any]) -> None:
                     ours[position] = their
         return
     ours, theirs = _flat(ours), _flat(theirs)
-    # Most are the very same, which is seen faster than that they are equal.
+    # Most values are identical, which is faster to check than equality.
     get = theirs.get
     found += [key for key, held in ours.items() if (other := get(key)) is not held and other != held]
     found += [key for key in theirs if key not in ours]

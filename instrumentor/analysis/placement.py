@@ -1,4 +1,4 @@
-"""Where in the text a new object can be put under a proxy."""
+"""Where in the text the proxy of a new object can be inserted."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
 
 
-# What cannot stand in what a generator expression goes over, or makes it another kind of generator.
+# Nodes that may not occur in a generator expression's iterable, or that change the kind of generator.
 _NOT_IN_GENERATORS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
-# What is over when the next statement begins.
+# Statements that are complete before the next one begins.
 _SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
-# The methods by which a list gets what another one holds.
+# List methods that add the elements of another list.
 _EXTENDING = frozenset({"extend", "extendleft"})
-# What evaluates all that it is made of, once.
+# Nodes that evaluate all their operands, once.
 _EVALUATING = (
     *FORMATTED, ast.FormattedValue, ast.Call, ast.keyword, ast.Attribute, ast.Tuple, ast.List, ast.Dict, ast.BinOp,
 )  # fmt: skip
 
 
 class Place(Enum):
-    """How a proxy can be put there."""
+    """The ways to insert a proxy."""
 
     LINE = "in a line of its own after the statement, or at the top of the loop"
     INLINE = "around the expression"
@@ -47,16 +47,16 @@ class Placement:
     """Where the proxy of one object goes.
 
     Attributes:
-        place: how.
-        statement: the statement that binds or holds the object.
-        expression: the whole expression whose value it is, method chain included.
-        target: for lines, what the statement binds it to.
-        text: what holds it, as people read it.
-        name: what it is called in the trace.
-        can_inline: whether a proxy around `expression` would do as well as a line.
-        is_each: whether `expression` gives the objects one by one, as `map(Net, sizes)` does.
-        is_argument: whether `expression` is passed to a call that is not known to hand it on, or to put it somewhere.
-        part: what of `target` it is, as a text that follows: `.policy`.
+        place: the way to insert it.
+        statement: the statement that binds or contains the object.
+        expression: the whole expression that gives the object, with its method chain.
+        target: for lines, the target that the statement binds it to.
+        text: the holder of the object, as users read it.
+        name: the object's name in the trace.
+        can_inline: whether a proxy around `expression` is equivalent to a line.
+        is_each: whether `expression` gives several objects one by one, as `map(Net, sizes)` does.
+        is_argument: whether `expression` is the argument of a call that is not known to return or store it.
+        part: the part of `target` that it is, as a suffix such as `.policy`.
     """
 
     place: Place
@@ -72,7 +72,7 @@ class Placement:
 
     @property
     def group(self) -> tuple[int, str]:
-        """Equal for objects that one proxy call serves."""
+        """Equal for objects that share one proxy call."""
         held = self.statement if self.place is Place.LINE else self.expression
         return id(held), self.text if self.place is Place.LINE else ""
 
@@ -94,19 +94,19 @@ def place(
     is_fresh: Callable[[ast.expr], bool],
     is_coroutine: bool,
 ) -> Placement | None:
-    """Find where the object that `node` makes can be put under a proxy.
+    """The placement of the proxy for the object that `node` makes.
 
     Args:
-        unit: the file it stands in.
-        facts: tell what the calls around it do.
-        hierarchy: tells the parameters' names of functions called with it.
-        node: the expression that makes it.
-        path: for a call that gives a tuple, which of its elements.
-        is_fresh: whether an expression makes an object that is wrapped with this one if they share a place.
-        is_coroutine: whether `node` gives nothing but coroutines.
+        unit: the file that contains it.
+        facts: give the effects of the surrounding calls.
+        hierarchy: gives the parameter names of called functions.
+        node: the expression that makes the object.
+        path: for a call that gives a tuple, the position of the element.
+        is_fresh: whether an expression makes an object that this proxy may wrap as well, if they share a place.
+        is_coroutine: whether `node` gives only coroutines.
 
     Returns:
-        The place; None for an element of a tuple that nothing unpacks, and for what a coroutine will give.
+        The placement; None for an element of a tuple that is not unpacked, and for the result of a coroutine.
     """
     climb = _Climb(unit, facts, hierarchy, is_fresh)
     expression = _whole_expression(climb, node)
@@ -118,7 +118,7 @@ def place(
 
 
 def _whole_expression(climb: _Climb, node: ast.expr) -> ast.expr:
-    """Climb over all that hands the same object on: `.to()` chains, `await`, the branches of `a() if c else b()`."""
+    """The largest expression that gives the same object, by `.to()` chains, `await`, and `a() if c else b()`."""
     while True:
         above = _same_object_above(climb, node)
         if above is None:
@@ -199,7 +199,7 @@ def _place_whole(climb: _Climb, expression: ast.expr) -> Placement:
 
 
 def _place_each(climb: _Climb, inline: Placement) -> Placement:
-    """A proxy for each object that an iterator makes, around the iterator: where that is allowed to stand in a loop."""
+    """A proxy around an iterator, for each object that it makes, if it may occur in a generator expression."""
     if any(isinstance(node, _NOT_IN_GENERATORS) for node in ast.walk(inline.expression)):
         return _discarded(inline)
     holder = _holder(climb, inline.expression)
@@ -207,7 +207,7 @@ def _place_each(climb: _Climb, inline: Placement) -> Placement:
 
 
 def _place_met(inline: Placement, loop: ast.For) -> Placement:
-    """A proxy for each object that a loop meets: in a line before its first statement, or around what it goes over."""
+    """A proxy for each object that a loop visits: in a line at the top of its body, or around the iterable."""
     if any(isinstance(node, _NOT_IN_GENERATORS) for node in ast.walk(loop.iter)):
         return _discarded(inline)
     named = _named(inline, text_of(loop.target), name_of(loop.target))
@@ -215,7 +215,7 @@ def _place_met(inline: Placement, loop: ast.For) -> Placement:
 
 
 def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:
-    """Whether an expression stands in an f-string, where Python before 3.12 does not say at which column."""
+    """Whether an expression is in an f-string, where Python before 3.12 reports no reliable column."""
     while not isinstance(node, ast.stmt):
         if isinstance(node, FORMATTED):
             return True
@@ -224,7 +224,7 @@ def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:
 
 
 def _place_in_fstring(climb: _Climb, inline: Placement, parent: ast.AST) -> Placement:
-    """A line after the statement for what an f-string gives a name by `:=`, if it is not called or passed on there."""
+    """A line after the statement, for an object bound by `:=` in an f-string that neither calls nor passes it on."""
     if not isinstance(parent, ast.NamedExpr) or not isinstance(inline.statement, _SIMPLE_STATEMENTS):
         return _discarded(inline)
     target = parent.target
@@ -235,7 +235,7 @@ def _place_in_fstring(climb: _Climb, inline: Placement, parent: ast.AST) -> Plac
 
 
 def _is_only_read(unit: Unit, node: ast.expr) -> bool:
-    """Whether a statement always evaluates an expression, and does no more with it than to tell of what it is."""
+    """Whether a statement always evaluates an expression and only formats it or reads its attributes."""
     above = unit.parents[node]
     is_called = isinstance(unit.parents[above], ast.Call)
     if isinstance(above, ast.Attribute) and (above.attr in HARMLESS_METHODS or not is_called):
@@ -249,7 +249,7 @@ def _is_only_read(unit: Unit, node: ast.expr) -> bool:
 
 
 def _is_gone_over(unit: Unit, node: ast.AST) -> bool:
-    """Whether it is what a comprehension goes over first, which is evaluated outside of it."""
+    """Whether it is the first iterable of a comprehension, which is evaluated outside of it."""
     generator = unit.parents[node]
     return (
         isinstance(generator, ast.comprehension)
@@ -309,7 +309,7 @@ def _place_in_display(
     steps = _steps_to(climb, inline.expression, holder)
     if not holder:
         steps = steps[-1:]
-    # Where one index is not known, the others would tell something else than they seem to.
+    # If one index is unknown, the others alone would mislead.
     names = [step.name for step in steps]
     name = ".".join(names) if all(names) else ""
     above_name = _trace_name(holder)
@@ -318,7 +318,7 @@ def _place_in_display(
 
 
 def _grown_list(climb: _Climb, display: ast.expr) -> ast.expr | None:
-    """The list to which a statement adds what lies in a display: `+=`, `[len(layers):] =`, `extend`."""
+    """The list to which a statement adds the elements of a display: `+=`, `[len(layers):] =`, `extend`."""
     statement = statement_of(climb.unit, display)
     call = climb.unit.parents[display]
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _EXTENDING:
@@ -331,18 +331,18 @@ def _grown_list(climb: _Climb, display: ast.expr) -> ast.expr | None:
 
 
 def _reads(node: ast.expr, holder: str) -> bool:
-    """Whether an expression reads what is there under a text."""
+    """Whether an expression reads the variable or attribute spelled by a text."""
     named = (ast.Name, ast.Attribute, ast.Subscript)
     return bool(holder) and any(isinstance(each, named) and text_of(each) == holder for each in walk(node))
 
 
 class _Step(NamedTuple):
-    """How an element is found in what holds it.
+    """One step from a container to its element.
 
     Attributes:
-        text: as an index.
-        name: as part of a name; empty where it is not known.
-        position: where it is in a list; None elsewhere, and where that is not known.
+        text: the step as an index.
+        name: the step as part of a name; empty if unknown.
+        position: the position in a list; None if unknown or in another container.
     """
 
     text: str
@@ -354,9 +354,9 @@ _ANY = _Step("[*]", "")
 
 
 def _steps_to(climb: _Climb, node: ast.AST, holder: str) -> list[_Step]:
-    """The steps by which an expression is found in what its statement binds, the outermost first.
+    """The steps from what a statement binds to an expression, the outermost first.
 
-    Before what `holder` held already it has no place that stays: the next statement of the kind moves it.
+    An element in front of what `holder` already held has no fixed position: the next such statement moves it.
     """
     steps: list[_Step] = []
     above = climb.unit.parents[node]
@@ -396,12 +396,12 @@ def _at(position: int) -> _Step:
 
 
 def _moved(step: _Step, length: int | None) -> _Step:
-    """How an element is found where a list of some length, or of one that is not known, stands before its own."""
+    """The step to an element after a list of some length, or of unknown length, is put in front of its own."""
     return _ANY if step.position is None or length is None else _at(step.position + length)
 
 
 def _length(node: ast.expr) -> int | None:
-    """How many elements a list or tuple has; None where that does not show."""
+    """The number of elements in a list or tuple; None if the text does not show it."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         lengths = _length(node.left), _length(node.right)
         return None if None in lengths else sum(filter(None, lengths))
@@ -410,7 +410,7 @@ def _length(node: ast.expr) -> int | None:
 
 
 def _aligned_target(climb: _Climb, expression: ast.expr) -> ast.expr | None:
-    """The target that gets an element of a tuple, in `a, (b, *c) = x(), (y(), z())`; None where none gets just it."""
+    """The target of an element of a tuple, in `a, (b, *c) = x(), (y(), z())`; None if no target gets it alone."""
     display = climb.unit.parents[expression]
     if isinstance(display, ast.Assign):
         return display.targets[0] if len(display.targets) == 1 else None
@@ -453,7 +453,7 @@ def _is_storing(call: ast.Call) -> bool:
 
 
 def _parameter_name(climb: _Climb, call: ast.Call, position: int) -> str:
-    """The name of the parameter that an argument goes to; nothing where the callee cannot be seen."""
+    """The name of the parameter that an argument is passed for; empty if the callee is unknown."""
     found = climb.hierarchy.resolve(climb.unit, call.func)
     skipped = 0
     if isinstance(found, Class):
@@ -473,7 +473,7 @@ def _named(placement: Placement, text: str, name: str) -> Placement:
 
 
 def _holder(climb: _Climb, node: ast.AST) -> str:
-    """What the statement around an expression binds its value to; nothing where it binds none."""
+    """The target of the statement around an expression; empty if it binds none."""
     statement = statement_of(climb.unit, node)
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]
@@ -487,9 +487,9 @@ def _trace_name(holder: str) -> str:
 
 
 def place_decorated(unit: Unit, placement: Placement) -> Placement | None:
-    """Behind the definition of the class or function whose name gets what the expression, a decorator, makes of it.
+    """A placement after the class or function that the expression decorates, as its name gets the result.
 
-    None where it decorates nothing, where another decorator gets that, and in classes.
+    None if it decorates nothing, if another decorator gets the result, or in a class.
     """
     above = unit.parents[placement.expression]
     if not isinstance(above, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -502,7 +502,7 @@ def place_decorated(unit: Unit, placement: Placement) -> Placement | None:
 
 
 def name_of(target: ast.AST) -> str:
-    """What an object is called in the trace that is bound to `target`: `self.net` is `net`, `nets["g"]` is `nets.g`."""
+    """The trace name of an object bound to `target`: `self.net` is `net`, `nets["g"]` is `nets.g`."""
     if isinstance(target, ast.Attribute):
         above = name_of(target.value)
         return target.attr if above in {"", "self"} else f"{above}.{target.attr}"
@@ -513,10 +513,10 @@ def name_of(target: ast.AST) -> str:
 
 
 def _can_store_again(climb: _Climb, target: ast.expr) -> bool:
-    """Whether reading `target` and storing the same object back is sure to change nothing.
+    """Whether reading `target` and storing the object back surely has no effect.
 
-    A subscript's index may have effects, and `__setitem__` may refuse a second store; the setter of an object whose
-    class is not known may do more than store; and a class body may belong to an enumeration.
+    Evaluating an index may have effects, and `__setitem__` may refuse a second store. The setter of an unknown class
+    may do more than store. A class body may belong to an enumeration.
     """
     if isinstance(target, ast.Name):
         body = climb.unit.parents[statement_of(climb.unit, target)]

@@ -1,4 +1,4 @@
-"""Which functions run once, and give every caller the very object that they gave the first."""
+"""Which functions run once and return the same object to every caller."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Function
 
 _DECORATORS = value(Named("functools.cache"), Named("functools.lru_cache"))
-# How one gets around what such a function keeps.
+# Ways around the cache of such a function.
 _WAYS_AROUND = frozenset({"cache_clear", "__wrapped__"})
 
 
 def is_remembering(function: Function, evaluate: Callable[[ast.expr], Value]) -> bool:
-    """Whether a function of the script takes nothing and is kept by `functools.cache` or `lru_cache` until the end.
+    """Whether a function of the script has no parameters and is cached for good by `functools.cache` or `lru_cache`.
 
     Args:
         function: the function.
-        evaluate: what an expression stands for where the function is defined.
+        evaluate: the value of an expression at the function's definition.
     """
     node, arguments, unit = function.node, function.node.args, function.unit
     decorators = getattr(node, "decorator_list", [])
@@ -43,7 +43,7 @@ def is_remembering(function: Function, evaluate: Callable[[ast.expr], Value]) ->
 
 
 def _names(node: ast.AST) -> frozenset[object]:
-    """The attribute that a node reads, or the text that it is, by which an attribute may be asked for."""
+    """The attribute that a node reads, or the string that it is, which might name an attribute."""
     if isinstance(node, ast.Attribute):
         return frozenset({node.attr})
     return frozenset({node.value}) if isinstance(node, ast.Constant) else frozenset()

@@ -1,9 +1,9 @@
-"""What a statement did when it was visited before, done again without looking at it again.
+"""Replay of statements: repeats the effect of an earlier visit without another visit.
 
-Scopes are visited several times, each time because a little of what they read has changed: most of their statements
-would find what they found. A statement depends on the tables that the facts keep, which tell whom they change for, and
-on what names and paths hold before it, of which its environment notes what it asks for. Where neither has changed, its
-record says what it leaves behind. What it added to tables that only grow is there already.
+A scope is visited several times, each time because a little of what it read has changed, so most statements would find
+the same again. A statement depends on entries of the facts, whose tables notify it of changes, and on the names and
+paths that it read from its environment, which a trace records. If neither has changed, its record gives the environment
+after it. What it added to monotonic tables is there already.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.values import Value
 
-# How many ways to come to one statement are kept: the rounds of the loops around it.
+# The number of records kept for one statement: it is visited in each round of the loops around it.
 _MAX_RECORDS = 4
 
 
 class Record(Reader):
     """One visit of one statement.
 
-    There are as many as statements: what a record keeps is laid out to take little room.
+    There are very many, so their layout saves memory.
     """
 
     __slots__ = (
@@ -50,15 +50,15 @@ class Record(Reader):
         self._numbers: tuple[tuple[Path, Number], ...] = ()
 
     def tell_again(self, tell: Callable[..., None], *told: object) -> None:
-        """Have something told that counts for one visit only, or replaces what was told before."""
+        """Register a call to repeat on replay: one that counts for one visit only, or replaces an earlier one."""
         self._told.append((tell, *told))
 
     def forgo(self) -> None:
-        """Have the statement looked at again."""
+        """Prevent replay, so that the statement is visited again."""
         self.is_stale = True
 
     def finish(self, trace: Trace, after: Environment) -> None:
-        """Keep what the statement asked its environment for, and what it left behind."""
+        """Store what the statement read from its environment, and how it changed it."""
         before = self._before
         self._after = after.snapshot()
         self._read, self._outside_asked = (*trace.read,), (*trace.outside,)
@@ -70,7 +70,7 @@ class Record(Reader):
         self._numbers = tuple([(path, after.numbers.get(path)) for path in paths])
 
     def replay(self, scope: Scope) -> bool:
-        """Do what the statement did; False where it may do something else now."""
+        """Repeat the effect of the statement; False if the effect may differ now."""
         env, before, after = scope.env, self._before, self._after
         if self.is_stale or after is None or not self._finds_outside(scope):
             return False
@@ -85,7 +85,7 @@ class Record(Reader):
         return True
 
     def _finds_outside(self, scope: Scope) -> bool:
-        """Whether the names of the scopes around that are in sight meanwhile make no difference."""
+        """Whether changes in the set of visible enclosing names make no difference."""
         if scope.globals is not self._globals and scope.globals != self._globals:
             return False
         if scope.outside is self._outside or scope.outside == self._outside:
@@ -109,7 +109,7 @@ class Records:
         self._kept: dict[ast.AST, tuple[Record, ...]] = {}
 
     def visit(self, node: ast.AST, scope: Scope, work: Callable[[], object]) -> None:
-        """Do what a statement did, or else the work of visiting it, and keep a record of that."""
+        """Replay a statement if a record applies; otherwise do `work` and record it."""
         kept = self._kept.get(node, ())
         for record in reversed(kept):
             if record.replay(scope):

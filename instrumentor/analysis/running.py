@@ -1,4 +1,4 @@
-"""What may have changed where code runs: functions of the project that are called, and those that no call shows."""
+"""Side effects of running code on the environment: of functions that are called, and of code that no call shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def let_run(scope: Scope, function: Function) -> None:
-    """A function of the project runs here: what it may store to may hold something else from now on."""
+    """Apply the mod set of a function of the project that runs here."""
     touched = scope.facts.touched.by(function.key)
     scope.facts.touched.note(scope.key, touched)
     if scope.is_put_off:
@@ -28,14 +28,14 @@ def let_run(scope: Scope, function: Function) -> None:
 
 
 def let_anything_run(scope: Scope) -> None:
-    """Code runs here that may change whatever can be reached."""
+    """Apply the effect of code that may change anything reachable."""
     scope.facts.touched.note(scope.key, {ANYTHING})
     scope.env.forget_objects()
     _join_stored(scope)
 
 
 def let_others_run(scope: Scope) -> None:
-    """Functions run here of which nothing is known: whatever any stores to may hold something else from now on."""
+    """Apply the effect of unknown functions, which may store to everything that any function stores to."""
     scope.facts.touched.note(scope.key, {ANYTHING})
     _let_others_change(scope)
 
@@ -46,7 +46,7 @@ def _let_others_change(scope: Scope) -> None:
 
 
 def let_unseen_run(scope: Scope) -> None:
-    """Functions may run here that no call shows: callbacks, hooks, generators, operators, other threads."""
+    """Apply the effect of functions that may run without a visible call: callbacks, hooks, generators, threads."""
     if scope.env.objects:
         unseen = scope.unseen_steps()
         if unseen and scope.env.leads_through(unseen):
@@ -58,7 +58,7 @@ def let_unseen_run(scope: Scope) -> None:
 
 
 def let_all_run(scope: Scope) -> None:
-    """The function is left for a while: the scopes around it may go on as well."""
+    """Apply the effect of a suspension of this function, during which enclosing scopes may run too."""
     _let_others_change(scope)
     for name, owner in scope.globals.items():
         ever = scope.facts.scopes.get((owner, name))
@@ -67,19 +67,19 @@ def let_all_run(scope: Scope) -> None:
 
 
 def _join_stored(scope: Scope) -> None:
-    """Let all names hold what other functions store to them."""
+    """Add to all names the values that other functions store to them."""
     for owner, name in _shared(scope):
         _join_stored_in(scope, owner, name)
 
 
 def _shared(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """The names that others may store to, after the keys of their scopes."""
+    """The names that others may store to, with the keys of their scopes."""
     inside = scope.facts.shared.get(scope.key)
     return (*((scope.key, name) for name in inside), *scope.others) if inside else scope.others
 
 
 def _join_stored_in(scope: Scope, owner: str, name: str) -> None:
-    """Let a name hold what other functions store to it; `owner` is the key of the scope that has it."""
+    """Add to a name the values that other functions store to it; `owner` is the key of its scope."""
     held = scope.facts.stored_outside.get((owner, name))
     if held and scope.env.held(name) is not None:
         note_overwritten(scope.facts, scope.key, scope.env, (name,), held)

@@ -1,4 +1,4 @@
-"""The surroundings of one visit: which function of which file, what its names hold, and the tables to add to."""
+"""The state of one visit: the scope, its environment, and the tables to add to."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from instrumentor.resolve.module_reader import imported_names
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
 
-# What names of files mostly stand for, whenever they are read.
+# What most names of files stand for, wherever they are read.
 _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
 
 if TYPE_CHECKING:
@@ -56,27 +56,29 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode
 
 
-# Where a function keeps the defaults of its parameters; and under any name, for one that is computed.
+# The attributes in which a function holds its parameters' defaults; `ANY_KEY` stands for a computed name.
 _ATTRIBUTES_WITH_DEFAULTS = frozenset({"__defaults__", "__kwdefaults__", "__code__", ANY_KEY})
 _ATTRIBUTES_WITH_CODE = frozenset({"__code__", ANY_KEY})
-# Through how many files a variable is followed that each imports from the next.
+# The longest chain of files, each importing a variable from the next, that is followed.
 MAX_HANDED_ON = 12
 
 
 class Scope:
-    """One function, or the top of one file, while it is visited.
+    """One function, or the top level of one file, during a visit.
 
     Attributes:
-        kinds: says what things are.
-        key: under which the facts keep this scope's names.
-        globals: the names that `global` and `nonlocal` declare, with the key of the scope that has them.
+        kinds: classifies objects.
+        key: the key of this scope in the facts.
+        globals: the names declared by `global` and `nonlocal`, with the keys of their scopes.
         class_body: the class whose body is visited; None outside of one.
-        around_class: what held where that body, or the one around it, began: what lies in it sees no names of it.
-        outside: the names of the scopes around the function that it holds from its start, with the keys of these.
-        others: the names of both kinds, after the keys of their scopes.
-        is_apart: whether what is visited may run later than it stands, or under other names, as in a comprehension.
-        begin: has a scope visited at once that never was.
-        is_put_off: whether what is visited runs when someone asks for it, as in a generator expression.
+        around_class: the environment before that body, or before the outermost enclosing one. Code nested in the body
+            sees none of its names.
+        outside: the names of enclosing scopes that the environment holds on entry, with the keys of their scopes.
+        others: the names in both mappings, preceded by the keys of their scopes.
+        is_apart: whether the visited code may run later than its position suggests, or under other names, as in a
+            comprehension.
+        begin: visits a scope at once if it was never visited.
+        is_put_off: whether the visited code runs only on demand, as in a generator expression.
     """
 
     def __init__(
@@ -103,14 +105,14 @@ class Scope:
         self.is_apart = False
         self.begin = begin
         self.is_put_off = False
-        # How many of the steps met have been asked about, and how much was known to change unseen then.
+        # How many of the steps met have been checked, and the number of unseen changes known at that time.
         self._asked = self._asked_of = 0
         self._unseen_steps: set[str] = set()
 
     # ---- names ----
 
     def lookup(self, name: str) -> Value:
-        """What a name holds here."""
+        """The value of a name here."""
         found = self.env.held(name)
         if found is not None:
             return found
@@ -124,19 +126,19 @@ class Scope:
         return self._held_in(self.unit.name, name) or outside or self._unbound(name)
 
     def _unbound(self, name: str) -> Value:
-        """What a name holds that no visit has seen bound: of the script's own a later visit finds what it holds.
+        """The value of a name that no visit has seen bound. For names of the script, a later visit will find it.
 
-        A table of another file's, from which its functions pick what they call, has the top of that file analysed.
+        If another file's functions select callees from a table of that file, its top level is analysed.
         """
         is_seen = self.unit.name in self.facts.whole_units
         if not is_seen and self.function is not None and self.facts.outside.is_table_at_top(self.unit, name):
             return self.unit_variable(self.unit, name) or OPAQUE
         return NOTHING if is_seen and self.facts.outside.is_stored_at_top(self.unit, name) else OPAQUE
 
-    # ---- names of the scopes around ----
+    # ---- names of enclosing scopes ----
 
     def enter(self, function: Function) -> None:
-        """Let the names of the scopes around a function hold what its calls give, or else all that they ever hold."""
+        """Set the names of enclosing scopes on entry: to their values at the calls, or else to all they ever have."""
         is_plain = self._is_plain(function)
         outside: dict[str, str] = {}
         for name, owner in self.names_outside(function).items():
@@ -148,18 +150,18 @@ class Scope:
         self._see(outside, self.globals)
 
     def _see(self, outside: Mapping[str, str], declared: Mapping[str, str]) -> None:
-        """Have other names of the scopes around in sight."""
+        """Replace the visible names of enclosing scopes."""
         self.outside, self.globals = outside, declared
         self.others = tuple((owner, name) for name, owner in {**outside, **declared}.items())
 
     def names_outside(self, function: Function) -> Mapping[str, str]:
-        """The names of the scopes around a function that it reads, or what it calls does, with the scopes' keys."""
+        """The names of enclosing scopes that a function or its callees read, with the scopes' keys."""
         needed = self.facts.needed_outside.get(function.key)
         names = self.facts.outside.of(function)
         return {**needed, **names} if needed else names
 
     def give_outside(self, function: Function, node: ast.expr) -> None:
-        """Note what a function that is called at `node` gets to see of the scopes around it."""
+        """Record the values of enclosing names at a call of a function."""
         if not self._is_plain(function):
             return
         for name, owner in self.names_outside(function).items():
@@ -173,18 +175,18 @@ class Scope:
                     number = self.env.number_at((name,), ("seen", self.locate(node), name))
             elif self._may_need(name, owner):
                 self.facts.note_needed(self.key, name, owner)
-                continue  # the next visit knows
+                continue  # the next visit will have it
             self.facts.grow(self.facts.given_outside, (function.key, name), held)
             self.facts.note_passed(function.key, name, node, self.key, number)
 
     def _is_plain(self, function: Function) -> bool:
-        """Whether all calls of a function are seen, so that they tell what it may see."""
+        """Whether all calls of a function are seen, so that they determine the enclosing names' values."""
         if not self.facts.outside.is_plain(function) or function.key in self.facts.called_unseen:
             return False
         return not self.hierarchy.is_factory(function)
 
     def _ever(self, owner: str, name: str) -> Value | None:
-        """What a name of a scope ever holds; None where it holds nothing that may differ from call to call."""
+        """All values of a name of a scope; None if they cannot differ between calls."""
         held = self.facts.scopes.get((owner, name))
         if held is not None:
             for atom in held:
@@ -193,18 +195,18 @@ class Scope:
         return None
 
     def _is_in_order(self, name: str, owner: str) -> bool:
-        """Whether the visit knows what a name of a scope holds just now."""
+        """Whether the environment has the current value of a scope's name."""
         is_held = owner == self.key or self._owner_outside(name) == owner
         return is_held and self.class_body is None and not self.is_apart
 
     def _owner_outside(self, name: str) -> str | None:
-        """The key of the scope around whose name the function holds from its start; None where it does not."""
+        """The key of the enclosing scope whose name the function holds on entry; None if it holds none of that name."""
         if self.env.trace is not None:
             self.env.trace.outside.add(name)
         return self.outside.get(name)
 
     def _may_need(self, name: str, owner: str) -> bool:
-        """Whether the function visited could know of a name that it has not asked for."""
+        """Whether the visited function could hold an enclosing name on entry that it did not request."""
         function = self.function
         if function is None or self._owner_outside(name) is not None or self.class_body is not None or self.is_apart:
             return False
@@ -228,7 +230,7 @@ class Scope:
         return next(filter(None, held), NOTHING)
 
     def _static(self, unit: Unit, name: str) -> Value:
-        """What a name stands for that no statement seen so far has bound: an import, a definition, a builtin."""
+        """The meaning of a name that no statement has bound so far: an import, a definition, a builtin."""
         known = self.facts.meanings.get((unit.name, name))
         if known is None:
             found = self.hierarchy.project.member(unit, name)
@@ -237,7 +239,7 @@ class Scope:
         return known
 
     def refer(self, found: Class | Function | Unit | str | None) -> Value:
-        """The value of what a name was resolved to."""
+        """The value of a resolved name."""
         if isinstance(found, Class):
             return value(ClassRef(found.key))
         if isinstance(found, Function):
@@ -249,9 +251,9 @@ class Scope:
     def imported(self, statement: ast.Import | ast.ImportFrom) -> dict[str, Value]:
         """The names that an import binds, with their values.
 
-        What is never mentioned is not followed: a package's `__init__.py` would lead to all of it. Nor is what the top
-        of another file imports, until something asks for it: where nothing else gives the name a value, that finds the
-        same.
+        Names that are never mentioned are not followed, as a package's `__init__.py` would lead to all of it. Imports
+        at the top level of another file are not followed until requested, unless something else may bind the name too.
+        The result is the same.
         """
         found: dict[str, Value] = {}
         is_own = self.unit.name == SCRIPT or self.function is not None
@@ -270,7 +272,7 @@ class Scope:
         return OPAQUE
 
     def unit_variable(self, unit: Unit, name: str, depth: int = MAX_HANDED_ON) -> Value:
-        """What a variable of another file holds, whose top is analysed from now on."""
+        """The value of a variable of another file. The top level of that file is analysed from now on."""
         self.facts.demanded_units.setdefault(unit.name, unit)
         self.begin(unit, None)
         held = self.facts.scopes.get((unit.name, name))
@@ -281,7 +283,7 @@ class Scope:
         return held or NOTHING
 
     def assign(self, path: Path, held: Value, number: Number = None) -> None:
-        """Let a path hold a value, here and for the functions inside."""
+        """Set a path to a value, in the environment and for nested functions."""
         if self.env.get(path):
             note_overwritten(self.facts, self.key, self.env, path, held)
         self.env.assign(path, held, number)
@@ -302,18 +304,18 @@ class Scope:
                     self.facts.note_kept(name, held)
 
     def hold_anything(self, held: Value) -> None:
-        """Let all names of the scope hold a value too: something that cannot be seen stores to any of them."""
+        """Add a value to all names of the scope, as unseen code may store it to any of them."""
         for path in self.env.paths():
             if len(path) == 1:
                 self.env.may_hold(path[0], held)
                 self.facts.grow(self.facts.scopes, (self.key, path[0]), held)
 
     def outliving(self, held: Value, owner: str = "") -> Value:
-        """A value as it is found later on where it is kept: a call that passed a part of it may be over then.
+        """A value that may be read after the current call: parameters are joined with the values passed for them.
 
         Args:
-            held: what is kept.
-            owner: the key of the scope whose name keeps it; none where that is an object.
+            held: the value.
+            owner: the key of the scope whose name holds it; empty if an object holds it.
         """
         ending: list[str] = []
         above = self.function
@@ -333,13 +335,13 @@ class Scope:
 
     @contextmanager
     def putting_off(self) -> Iterator[None]:
-        """Take what is visited on the way as what runs later on, when someone asks for it."""
+        """Treat what is visited in the block as code that runs later, on demand."""
         outer, self.is_put_off = self.is_put_off, True
         yield
         self.is_put_off = outer
 
     def put(self, site: SiteKey, key: str, held: Value) -> None:
-        """Let the container made at `site` hold one thing more under `key`."""
+        """Add a value to the container made at `site`, under `key`."""
         node = None if self.function is None else self.function.node
         is_own = node is not None and site.unit == self.unit.name and _is_within(node, site)
         if not is_own:
@@ -347,7 +349,7 @@ class Scope:
         self.facts.contents.put(site, key, held if is_own else self.outliving(held))
 
     def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
-        """Let an attribute of an object hold one thing more."""
+        """Add a value to an attribute of an object."""
         kept = self.outliving(held)
         self.facts.note_attribute(base, name, kept)
         if isinstance(base, FunctionRef) and name in _ATTRIBUTES_WITH_DEFAULTS:
@@ -357,7 +359,7 @@ class Scope:
                 self.facts.note_given(self.facts.returned_numbers, base.key, self.unit.tree, None)
 
     def _change_defaults(self, changed: FunctionRef, held: Value) -> None:
-        """Let the parameters of a function have other defaults than it is written with, which `held` contains."""
+        """Add the values in `held` to the defaults of a function's parameters."""
         function = self.kinds.function_at(changed.key)
         self.facts.note_unseen_calls(changed.key)
         for name in () if function is None else function.parameters:
@@ -374,17 +376,17 @@ class Scope:
         source: ast.expr | None = None,
         number: Number = None,
     ) -> None:
-        """Remember a store for the decisions to tell."""
+        """Record a store, for the decisions."""
         self.facts.bind(Binding(self.unit, self.function, statement, target, text, held, receiver, source, number))
 
     def number_at(self, path: Path, node: ast.AST) -> Number:
-        """The number of the object that a path holds where `node` reads it; None where that is not said here."""
+        """The number of the object that a path holds where `node` reads it; None if this scope does not set it."""
         if self.env.get(path) is None:
             return None
         return self.env.number_at(path, ("seen", self.locate(node)))
 
     def numbers_given(self, function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Number]:
-        """Which object each parameter of a function gets from a call, or from a default set in this scope."""
+        """The object number of each parameter in a call, from the arguments or from defaults set in this scope."""
         given: dict[str, Number] = {}
         declared = function.node.args
         is_as_written = function.key not in self.facts.called_unseen
@@ -396,15 +398,15 @@ class Scope:
         return {**given, **match_numbers(function, receiver, arguments)}
 
     def declare(self, name: str, scope: str) -> None:
-        """Let a name be that of another scope, as `global` and `nonlocal` do."""
+        """Bind a name to that of another scope, as `global` and `nonlocal` do."""
         self._see(self.outside, {**self.globals, name: scope})
         if self.outside.get(name) == scope:
             return
-        # Where only one branch stores it, it holds behind them what it held before.
+        # If only one branch stores it, it still holds its earlier value after the join.
         self.env.rebind(name, self._held_in(scope, name))
 
     def unseen_steps(self) -> AbstractSet[str]:
-        """The attributes and elements, of those met in the visit, that functions may change which no call shows."""
+        """The attributes and elements, of those met in the visit, that functions may change without a visible call."""
         touched = self.facts.touched
         if self._asked_of != touched.unseen_count:
             self._asked, self._asked_of = 0, touched.unseen_count
@@ -412,14 +414,14 @@ class Scope:
         if self._asked < len(met):
             self._unseen_steps.update(step for step in islice(met, self._asked, None) if touched.is_unseen(("", step)))
             self._asked = len(met)
-        # What a statement stores to before it asks is its own affair: that another asked before tells it nothing.
+        # Steps that this statement stored to are checked again, so that its own record depends on the answers.
         own = self.env.trace.steps if self.env.trace is not None else ()
         return self._unseen_steps.union(step for step in own if touched.is_unseen(("", step)))
 
     # ---- sites ----
 
     def locate(self, node: ast.AST, path: tuple[int, ...] = ()) -> SiteKey:
-        """The key of what an expression makes."""
+        """The site key of an expression."""
         found = self.facts.places.get(node)
         if found is None:
             place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
@@ -429,14 +431,14 @@ class Scope:
     def site(
         self, node: ast.expr, nature: Nature, label: str, path: tuple[int, ...] = (), *, is_own: bool = True
     ) -> Site:
-        """The site of an expression; `is_own` where that makes the object itself."""
+        """The site of an expression; `is_own` if that makes the object itself."""
         key = self.locate(node, path)
         found = self.facts.sites.peek(key) or Site(key, node, self.unit, self.function)
         self.facts.grow_site(found, nature=nature, labels=[label], is_own=is_own)
         return found
 
     def element_site(self, made: Made, position: int) -> Made:
-        """One element of the tuple that an unknown call may give."""
+        """One element of the tuple that an unknown call may return."""
         whole = self.facts.sites[made.site]
         key = made.site._replace(path=(*made.site.path, position))
         if len(key.path) > 2:
@@ -446,34 +448,34 @@ class Scope:
         return Made(key)
 
     def event(self, node: ast.AST, text: str = "") -> Event:
-        """Something that happens at `node`."""
+        """An event at `node`."""
         return Event(self.unit, self.function, node, text)
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """The statement that an expression is part of."""
+        """The statement that contains an expression."""
         return statement_of(self.unit, node)
 
     def box(self, node: ast.AST, *held: Value) -> Value:
-        """The container that an expression makes, with elements under keys that are not known."""
+        """The container that an expression makes, with elements under unknown keys."""
         site = self.locate(node)
         for each in held:
             self.facts.contents.put(site, ANY_KEY, each)
         return value(Box(site))
 
     def pack(self, node: ast.AST, items: Sequence[Value]) -> Value:
-        """The tuple that an expression makes; deeply nested ones lose their inner shape."""
+        """The tuple that an expression makes. If it is nested too deeply, its structure is lost."""
         elements = (*items,)
         return self.box(node, *elements) if tuple_depth(elements) > MAX_TUPLE_DEPTH else value(Pack(elements))
 
     def scatter(self, site: SiteKey) -> None:
-        """The elements of a container may lie under other keys from now on."""
+        """Record that the elements of a container may move to other keys."""
         self.facts.touched.note(self.key, {ELEMENTS})
         self.facts.contents.scattered.add([site])
         self.env.forget_elements()
 
 
 def default_name(function: Function, parameter: str) -> str:
-    """Under which name, which no script can write, a scope keeps the default of a function that it defines."""
+    """The name under which a scope holds the default of a function it defines. No script can spell it."""
     return f"{function.key}({parameter}=)"
 
 

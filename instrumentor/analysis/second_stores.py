@@ -1,4 +1,4 @@
-"""Whether anything notices that an attribute of an object is read and stored a second time."""
+"""Whether reading an attribute of an object and storing it back can have an effect."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class
 
-# Those that a class calls whatever the attribute; `__init_subclass__` may give any of them to the classes below.
+# Methods called for every attribute; `__init_subclass__` may add any of them to subclasses.
 _INTERCEPTING = frozenset({"__setattr__", "__getattribute__", "__init_subclass__"})
 _PLAIN_DECORATORS = frozenset({"dataclasses.dataclass", "functools.total_ordering", "typing.final"})
 _PLAIN_METACLASSES = frozenset({"abc.ABCMeta", "builtins.type"})
-# What a class body may hold under the attribute's name without being a descriptor.
+# Expressions in a class body that are no descriptors.
 _PLAIN_DEFAULTS = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.UnaryOp)
 
 
 def may_notice_second_store(hierarchy: Hierarchy, owner: Class, attribute: str) -> bool:
-    """Whether a class, one above it or one below may do more than to keep what is stored in an attribute."""
+    """Whether a class, an ancestor or a descendant may do more than hold what is stored in an attribute."""
     if _has_other_base(hierarchy, owner):
         return True
     family = (owner, *hierarchy.descendants(owner))
@@ -29,7 +29,7 @@ def may_notice_second_store(hierarchy: Hierarchy, owner: Class, attribute: str) 
 
 
 def _has_other_base(hierarchy: Hierarchy, cls: Class) -> bool:
-    """Whether a class, or one above it, has a base outside the project that is not `object`."""
+    """Whether a class or an ancestor has a base outside the project other than `object`."""
     return any(base is None or not base.startswith("builtins.object") for base in hierarchy.library_bases(cls))
 
 
@@ -46,7 +46,7 @@ def _intercepts(hierarchy: Hierarchy, cls: Class, attribute: str) -> bool:
 
 
 def _has_plain_default(hierarchy: Hierarchy, cls: Class, attribute: str) -> bool:
-    """Whether all that a class body says of an attribute is what it holds at first."""
+    """Whether the class body only gives an attribute plain defaults."""
     is_plain = False
     for statement in cls.node.body:
         if not isinstance(statement, (ast.Assign, ast.AnnAssign)):

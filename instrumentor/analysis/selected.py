@@ -1,4 +1,4 @@
-"""What a call selects of what a function may make: `build(nets, "Net")` where `build` is `getattr(module, name)()`."""
+"""What a call selects by its arguments: `build(nets, "Net")` where `build` is `getattr(module, name)()`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class Selection(NamedTuple):
-    """What a function's call of something that it gets from a parameter makes for one caller.
+    """The result of calling, in a function, a callee that one caller's arguments determine.
 
     Attributes:
-        nature: what it makes.
-        class_keys: the project's classes that it makes objects of.
-        labels: the classes and functions that it calls.
-        others: the instances of classes that are none of modules.
+        nature: the nature of the result.
+        class_keys: the project's module classes that are instantiated.
+        labels: the classes and functions that are called.
+        others: the instances of classes that are no module classes.
     """
 
     nature: Nature
@@ -48,7 +48,7 @@ class Selection(NamedTuple):
 
 
 class Selector:
-    """Finds what a call selects by what it passes, for one scope."""
+    """Finds what calls select by their arguments, for one scope."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -57,9 +57,9 @@ class Selector:
         self._hierarchy = members.scope.hierarchy
 
     def selection(self, function: Function, origin: Site, given: Mapping[str, Value]) -> Selection | None:
-        """What a function makes at `origin` if it is passed `given`.
+        """What a function makes at `origin` with the arguments `given`.
 
-        None where that is not told by what a parameter holds, or where not all of it is seen.
+        None if the arguments do not determine the callee, or if not all of it is seen.
         """
         if not isinstance(origin.node, ast.Call) or origin.key.path:
             return None
@@ -86,7 +86,7 @@ class Selector:
         return Selection(max(natures), tuple(keys), tuple(labels), value(*others)) if natures else None
 
     def _nature(self, called: Atom) -> Nature | None:
-        """What calling something makes; None where that is more than one object that is new."""
+        """The nature of what calling something makes; None unless the result is a single new object."""
         if isinstance(called, ClassRef):
             cls = self._kinds.class_of(called.key)
             return None if cls is None else self._hierarchy.nature(cls)
@@ -99,7 +99,7 @@ class Selector:
         return None
 
     def _held(self, function: Function, node: ast.expr, given: Mapping[str, Value], depth: int = 3) -> Value | None:
-        """What an expression in a function holds for one caller; None where that is not told by its parameters."""
+        """The value of an expression in a function for one caller; None if the arguments do not determine it."""
         if not depth:
             return None
         if isinstance(node, ast.Name):
@@ -110,7 +110,7 @@ class Selector:
             source = _source_of(function, stores[0]) if is_sole else None
             return None if source is None else self._held(function, source, given, depth - 1)
         if isinstance(node, ast.Attribute) and node.attr == "__new__":
-            return self._held(function, node.value, given, depth)  # which makes what a call of the class does
+            return self._held(function, node.value, given, depth)  # makes what calling the class makes
         if isinstance(node, ast.Attribute):
             return self._of_each(function, node.value, given, depth, partial(self._members.attribute, name=node.attr))
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
@@ -123,7 +123,7 @@ class Selector:
         return None
 
     def _is_getattr(self, function: Function, node: ast.Call) -> bool:
-        """Whether a call reads an attribute, without a default."""
+        """Whether a call is `getattr` without a default."""
         is_of_two = len(node.args) == len(("object", "name")) and not node.keywords
         return is_of_two and self._hierarchy.resolve(function.unit, node.func) == "builtins.getattr"
 
@@ -135,7 +135,7 @@ class Selector:
         depth: int,
         read: Callable[[Atom], Value],
     ) -> Value | None:
-        """What `read` finds in each of the things that an expression holds for one caller."""
+        """What `read` returns for the atoms of an expression's value for one caller."""
         held = self._held(function, whole, given, depth)
         if held is None:
             return None
@@ -143,7 +143,7 @@ class Selector:
 
 
 def _stores_to(function: Function, name: str) -> list[ast.Name]:
-    """Where a function stores to a name, or what is in it does."""
+    """The stores to a name in a function, including nested functions."""
     return [
         node
         for node in walk(function.node)
@@ -152,6 +152,6 @@ def _stores_to(function: Function, name: str) -> list[ast.Name]:
 
 
 def _source_of(function: Function, target: ast.Name) -> ast.expr | None:
-    """The expression that a name is assigned; None where it is bound in another way."""
+    """The expression that a name is assigned; None if it is bound in another way."""
     statement = function.unit.parents.get(target)
     return statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None

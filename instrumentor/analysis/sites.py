@@ -1,4 +1,4 @@
-"""The analysis as the decisions need it: what each site makes, where it can be wrapped, who else holds it."""
+"""Queries about sites for the decisions: what they make, where it can be wrapped, what else holds it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Class, Function, Unit
     from instrumentor.settings import Confidence
 
-# What is neither a module nor anything of which nothing is known.
+# Atoms that are known to be no modules.
 _NO_MODULES = (Plain, Box, Pack, ClassRef, FunctionRef)
-# What people call things that are called like models and moved like models, but are none.
+# Names of things that are called and moved like models but are none.
 _NO_MODEL_NAME = re.compile(r"loss|criterion|metric|crit\b|optim|schedul|token|transform|augment", re.IGNORECASE)
 
 
 class SiteIndex:
-    """Questions about the sites of one script, answered from the finished facts."""
+    """Answers queries about the sites of one script from the finished facts."""
 
     def __init__(
         self, facts: Facts, hierarchy: Hierarchy, script: Unit, unreached: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class SiteIndex:
         self._changed: frozenset[Atom] | None = None
 
     def _evidence(self) -> dict[SiteKey, set[str]]:
-        """How each site's object is used, under its own names and as a parameter of the functions it is passed to."""
+        """How each site's object is used, directly and as an argument of functions."""
         found: dict[SiteKey, set[str]] = {}
         for atom, said in self.facts.evidence.items():
             sources = self.facts.passed.sources(value(atom))
@@ -102,7 +102,7 @@ class SiteIndex:
         return found
 
     def _add_training(self, found: dict[SiteKey, set[str]]) -> None:
-        """Where a backward pass starts from what an object gave: a loss if it was given outputs, a model if data."""
+        """Add evidence from backward passes: what computed their start is a loss if given outputs, else a model."""
         for key in [key for key, words in found.items() if catalogue.BACKWARD in words]:
             site = self.facts.sites[key]
             inputs = self.facts.passed.sources(site.arguments)
@@ -112,10 +112,10 @@ class SiteIndex:
                     found.setdefault(atom.site, set()).add(catalogue.AS_LOSS if is_loss else catalogue.TRAINED)
 
     def _may_get_others(self, parameter: Parameter, sources: Value) -> bool:
-        """Whether a parameter may get what is meant for others, so that its annotation says nothing of what it gets.
+        """Whether a parameter may get values meant for other parameters, so that its annotation is no evidence.
 
-        That is so where some of it is no module although the parameter is declared as one, and of what functions pass
-        on by `*args`.
+        That is so if some value is no module although the parameter is declared as one, or if a value comes from
+        `*args` or `**kwargs`.
         """
         if any(isinstance(each, Made) and self.facts.sites[each.site].nature is Nature.NOT_MODULE for each in sources):
             return True
@@ -140,28 +140,28 @@ class SiteIndex:
         return isinstance(atom, Made) and bool(self.facts.sites[atom.site].callee)
 
     def is_unreached(self, site: Site) -> bool:
-        """Whether a site stands in a function that nothing in the program calls."""
+        """Whether a site is in a function that nothing in the program calls."""
         return bool(self._unreached) and site.function is not None and site.function.outermost.key in self._unreached
 
     # ---- what a site makes ----
 
     def nature(self, site: Site) -> Nature:
-        """What a site makes, its later use included; never UNKNOWN."""
+        """The nature of a site's object, considering its later use; never UNKNOWN."""
         if site.key not in self._natures:
             is_first = not self._unsettled
             self._unsettled.append(site)
-            self._natures[site.key] = Nature.NOT_MODULE  # as long as nothing says that it makes more
+            self._natures[site.key] = Nature.NOT_MODULE  # the least value, to start the fixpoint iteration
             self._natures[site.key] = self._find_nature(site)
             if is_first:
                 self._settle_natures()
         return self._natures[site.key]
 
     def _settle_natures(self) -> None:
-        """Ask again of sites that depend on each other, until nothing new is found."""
+        """Iterate the natures of mutually dependent sites to a fixpoint."""
         is_settled = len(self._unsettled) == 1
         while not is_settled:
             is_settled = True
-            for site in self._unsettled:  # which grows by what is asked about on the way
+            for site in self._unsettled:  # grows by the sites that are queried meanwhile
                 found = self._find_nature(site)
                 is_settled &= found is self._natures[site.key]
                 self._natures[site.key] = found
@@ -187,14 +187,14 @@ class SiteIndex:
         return self.facts.passed.sources(frozenset(atom for atom in site.arguments if atom.is_object))
 
     def confidence(self, site: Site) -> Confidence:
-        """How sure it is that a site that makes a module by what is known of it does make one."""
+        """How sure it is that a site makes a module, if its nature is that of one."""
         if site.nature is not Nature.UNKNOWN:
             return "certain"
-        if site.is_copy:  # what is in a module may be no module
+        if site.is_copy:  # parts of modules need not be modules
             is_whole = any(self.is_module(strip(atom)) for atom in self._copied(site))
             return "certain" if is_whole else "likely"
         if site.key not in self._confidences:
-            self._confidences[site.key] = "possible"  # what a site that depends on itself counts as
+            self._confidences[site.key] = "possible"  # the value for a site that depends on itself
             inside = [self.facts.sites[key] for key in site.origins if key in self.facts.sites]
             made = [self.confidence(each) for each in inside if self.nature(each) is Nature.MODULE]
             found = min(made, key=CONFIDENCES.index) if made else self._evidence_of(site)
@@ -202,7 +202,7 @@ class SiteIndex:
         return self._confidences[site.key]
 
     def _evidence_of(self, site: Site) -> Confidence | None:
-        """How sure the use of an object says that it is a module; None where it does not say so."""
+        """How strongly the use of an object suggests that it is a module; None if it does not."""
         words = self._said_of(site)
         if words & {catalogue.WRAPPED, catalogue.TRAINED, catalogue.DECLARED} or words & catalogue.MODULE_EVIDENCE:
             return "likely"
@@ -214,7 +214,7 @@ class SiteIndex:
         return "possible" if words & catalogue.MOVES else None
 
     def _said_of(self, site: Site) -> set[str]:
-        """How an object is used, by code of other files too that gets it from a function of the script."""
+        """How an object is used, also by code of other files that gets it from a function of the script."""
         said = set(self._words.get(site.key, ()))
         if site.unit is self.script:
             for caller in self.callers(site):
@@ -223,7 +223,7 @@ class SiteIndex:
         return said
 
     def is_only_declared(self, site: Site) -> bool:
-        """Whether nothing but an annotation tells that an object is a module."""
+        """Whether only an annotation says that an object is a module."""
         words = set(self._words.get(site.key, ()))
         for origin in site.origins:
             words |= self._words.get(origin, set())
@@ -231,15 +231,16 @@ class SiteIndex:
         return catalogue.DECLARED in words and not words & used
 
     def is_module(self, atom: Atom) -> bool:
-        """Whether an object is a module, with parameters or without."""
+        """Whether an object is a module, with or without parameters."""
         if isinstance(atom, Made) and atom.site in self.facts.sites:
             return self.nature(self.facts.sites[atom.site]) in (Nature.MODULE, Nature.NO_PARAMS)
         return False
 
     def is_mere_holder(self, site: Site) -> bool:
-        """Whether a site makes modules in which nothing is registered, and that nobody uses as modules.
+        """Whether a site makes modules that register nothing and are never used as modules.
 
-        What they keep in plain lists has proxies of its own; such a module has nothing to tell, not even calls.
+        Modules in their plain lists have proxies of their own. Such a module itself has nothing to trace, not even
+        calls.
         """
         made = Made(site.key)
         classes = [cls for key in sorted(site.class_keys) if (cls := self.hierarchy.project.class_at(key)) is not None]
@@ -249,7 +250,7 @@ class SiteIndex:
         if made in self._captured or made in self.facts.contents.reach(returned) or made in self._changed_outside():
             return False
         words = self._words.get(site.key, set())
-        return all(  # In this order: most classes keep modules, and the text of those need not be read.
+        return all(  # cheapest check first: most classes have submodules, and their text need not be read
             all(map(self._keeps_no_module, self.hierarchy.ancestors(cls)))
             and all(self.hierarchy.method(cls, word) is not None for word in words)
             and self.hierarchy.registers_nothing(cls)
@@ -257,7 +258,7 @@ class SiteIndex:
         )
 
     def _keeps_no_module(self, cls: Class) -> bool:
-        """Whether all is seen that the methods of a class keep in attributes, and none of it is a module."""
+        """Whether everything that a class's methods store in attributes is known, and no module."""
         if self._kept is None:
             self._kept = {}
             for (base, _), held in self.facts.attributes.items():
@@ -266,7 +267,7 @@ class SiteIndex:
         return cls.unit is self.script and all(isinstance(atom, _NO_MODULES) for atom in self._kept.get(cls.key, ()))
 
     def _changed_outside(self) -> frozenset[Atom]:
-        """The objects of which attributes are stored, or into which modules are put, by code outside of their class."""
+        """The objects whose attributes are set, or into which modules are put, by code outside their class."""
         if self._changed is None:
             kinds = Kinds(self.facts, self.hierarchy, None)
             receivers = [base for (base, _), _ in self.facts.attributes.items()]
@@ -280,7 +281,7 @@ class SiteIndex:
     # ---- where it is, and where it goes ----
 
     def placement(self, site: Site) -> Placement | None:
-        """Where a site's object can be put under a proxy; None for an element of a tuple that is not unpacked."""
+        """The placement of a site's proxy; None for an element of a tuple that is not unpacked."""
         if site.key not in self._placements:
             self._placements[site.key] = place(
                 site.unit,
@@ -303,27 +304,27 @@ class SiteIndex:
         return id(node) in self._fresh_nodes
 
     def is_coroutine(self, site: Site) -> bool:
-        """Whether a call gives nothing but coroutines, which are not awaited there."""
+        """Whether a call returns only coroutines and is not awaited."""
         if site.is_own or isinstance(site.unit.parents.get(site.node), ast.Await):
             return False
         makers = [self.facts.sites[key].function for key in site.origins]
         return bool(makers) and all(each is not None and isinstance(each.node, ast.AsyncFunctionDef) for each in makers)
 
     def callers(self, site: Site) -> list[Site]:
-        """The calls that hand on a site's object as their own."""
+        """The calls that return a site's object as their own."""
         return self._callers.get(site.key, [])
 
     def is_handed_out(self, site: Site) -> bool:
-        """Whether a site's object leaves its function as the value returned, and by no other way."""
+        """Whether a site's object leaves its function only as its return value."""
         function = site.function
         made = Made(site.key)
         if function is None or made in self._captured or self.facts.is_dropped(site):
             return False
         if is_in_loop(site.unit, site.node):
-            return False  # of several objects one is returned
+            return False  # only one of several objects is returned
         placement = self.placement(site)
         if placement is not None and placement.place is Place.INLINE and placement.is_argument:
-            return False  # what it is passed to may keep it to itself
+            return False  # the callee may keep it
         if function.key in self.facts.escaped:
             return False
         returned = self.facts.returns.get(function.key, NOTHING)
@@ -331,10 +332,10 @@ class SiteIndex:
         return Made(site.key) in returned | flat
 
     def is_in_module_class(self, site: Site) -> bool:
-        """Whether a site stands in the class of a module, so that what it makes becomes part of one.
+        """Whether a site is in a module class, so that its object becomes part of a module.
 
-        What a module keeps in a plain list is out of its sight: neither registered, nor reached by recursion. So is
-        what a method calls that no call of the module leads to, and that keeps it to itself.
+        The exceptions are objects in plain lists, which are neither registered nor reached by recursion, and local
+        objects of methods that no call of the module reaches.
         """
         made = Made(site.key)
         if made in self.facts.hidden and made not in self.facts.absorbed:
@@ -343,13 +344,13 @@ class SiteIndex:
         while node in site.unit.parents:
             inner, node = node, site.unit.parents[node]
             if not isinstance(node, ast.ClassDef) or not isinstance(inner, ast.stmt):
-                continue  # what decorates a class stands around it
+                continue  # decorators are outside the class
             if self.hierarchy.is_module(site.unit.class_of[node]):
                 return not self._stays_in_method(site)
         return False
 
     def _stays_in_method(self, site: Site) -> bool:
-        """Whether nothing but names of a method holds what it makes and calls, where no module's call is around."""
+        """Whether only a method's local names hold an object that it calls, and no module's call runs the method."""
         made, function = Made(site.key), site.function
         words = self._words.get(site.key, set())
         if function is None or not words & {catalogue.CALLED, *catalogue.MODULE_EVIDENCE}:
@@ -364,7 +365,7 @@ class SiteIndex:
         )
 
     def holders_of(self, made: Made) -> Sequence[Binding]:
-        """The stores of an object, or of something that stands for it."""
+        """The bindings of an object, or of something that stands for it."""
         if self._holders is None:
             self._holders = {}
             for binding in self.facts.bindings.values():
@@ -373,7 +374,7 @@ class SiteIndex:
         return self._holders.get(made, ())
 
     def _is_run_by_module(self, function: Function) -> bool:
-        """Whether calling or making a module leads to a function: what it calls there the runtime meets by itself."""
+        """Whether calling or making a module reaches a function. The runtime then sees what it calls anyway."""
         seen: set[str] = set()
         pending = [function]
         while pending:
@@ -389,7 +390,7 @@ class SiteIndex:
         return False
 
     def compiling_decorator(self, site: Site) -> str | None:
-        """The decorator that hands the code around a site to a compiler; None without one."""
+        """The compiling decorator of the code around a site; None if there is none."""
         node: ast.AST = site.node
         while node in site.unit.parents:
             node = site.unit.parents[node]
@@ -401,7 +402,7 @@ class SiteIndex:
         return None
 
     def is_only_saved(self, site: Site) -> bool:
-        """Whether a copy is made for nothing but a checkpoint, into which it goes alone or as part of a container."""
+        """Whether a copy is made only to be saved in a checkpoint, by itself or in a container."""
         placement = self.placement(site)
         if not site.is_copy or placement is None:
             return False
@@ -422,7 +423,7 @@ class SiteIndex:
             for node in walk(scope)
             if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
         ]
-        # What stands before, and does not come round again, reads what the name held until then.
+        # Loads before the assignment, and outside its loops, read an earlier value.
         later = [
             node for node in loads if node.lineno >= first.lineno or function_of(site.unit, node) is not site.function
         ]
@@ -436,21 +437,22 @@ class SiteIndex:
         return isinstance(found, str) and catalogue.is_saving(found)
 
     def certain_absorptions(self, site: Site) -> list[tuple[Event, ...]]:
-        """Where a site's object becomes part of another module, in every run that makes it.
+        """Where a site's object becomes part of another module in every run that makes it.
 
-        Each element is enough: an event in the function that makes the object, or one for each call of that function.
+        Each element suffices: an event in the function that makes the object, or one event for each call of that
+        function.
         """
         own = self._certain(site, self.facts.absorbed.get(Made(site.key), {}))
         by_callers = () if own else self._layer_makers.absorptions(site)
         return [*((each,) for each in own), *([by_callers] if by_callers else [])]
 
     def certain_replacements(self, site: Site) -> list[Event]:
-        """Where a site's object gets other parameters, in every run that makes it; in the order of the text."""
+        """Where a site's object gets other parameters in every run that makes it, in the order of the text."""
         events = self._certain(site, self.facts.replaced.get(Made(site.key), {}))
         return sorted(events, key=lambda event: (event.node.lineno, event.node.col_offset))  # type: ignore[attr-defined]
 
     def is_called_before(self, site: Site, event: Event) -> bool:
-        """Whether a site's object is called before something else happens to it, as far as the text around it tells."""
+        """Whether a site's object is called before an event, as far as the text of its function shows."""
         made, then = _start(site.node), _start(event.node)
         return any(
             each.unit is site.unit and each.function is site.function and made < _start(each.node) < then
@@ -470,26 +472,26 @@ class SiteIndex:
         ]
 
     def site_at(self, node: ast.AST) -> Site | None:
-        """The site that a node is."""
+        """The site at a node; None if there is none."""
         return self._site_at.get(id(node))
 
     def absorbers(self, event: Event) -> list[Site]:
-        """The sites that make the module which an object becomes part of, as far as they are known."""
+        """The known sites of the modules that an object becomes part of by an event."""
         site = self.site_at(event.node)
         if site is not None:
-            # A function that was called may put it into anything, and give something else.
+            # A function may put it into anything, and return something else.
             return [] if site.origins or site.nature is Nature.UNKNOWN else [site]
         atoms = self.facts.passed.sources(event.into)
         return [self.facts.sites[base.site] for atom in atoms if isinstance(base := root(atom), Made)]
 
     def is_made_elsewhere(self, event: Event) -> bool:
-        """Whether another file makes, and keeps to itself, the module which an object becomes part of."""
+        """Whether another file makes and keeps the module that an object becomes part of."""
         return event.made_in not in (None, self.script.name) and self.site_at(event.node) is None
 
     def rebinds_argument(self, site: Site) -> bool:
-        """Whether an unknown call's result takes the name of a module passed to it, as in `m = prepare(m, cfg)`.
+        """Whether an unknown call's result replaces a module passed to it, as in `m = prepare(m, cfg)`.
 
-        Such functions hand the module on, or a wrapper of it, which the runtime meets by itself.
+        Such functions return the module or a wrapper of it, which the runtime sees by itself.
         """
         if site.is_read:
             return any(self.is_module(root(atom)) for atom in self._held_by(site))
@@ -508,12 +510,12 @@ class SiteIndex:
         return same and bool(self.modules_passed(site))
 
     def modules_passed(self, site: Site) -> Value:
-        """The modules among what was passed to a site's call."""
+        """The modules among the arguments of a site's call."""
         sources = self.facts.passed.sources(frozenset(atom for atom in site.arguments if atom.is_object))
         return frozenset(atom for atom in sources if self.is_module(root(atom)) and root(atom) != Made(site.key))
 
     def _held_by(self, site: Site) -> Value:
-        """The modules that an object from which another is fetched is, or was given."""
+        """The modules among the object from which another is fetched and its arguments."""
         found: set[Atom] = set()
         for atom in self.facts.passed.sources(site.arguments):
             base = root(atom)
@@ -537,14 +539,14 @@ def _start(node: ast.AST) -> tuple[int, int]:
 
 
 def _ends_behind(event: Event, site: Site) -> bool:
-    """Whether something happens after an object was made, and not, as in a loop, to that of the round before."""
+    """Whether an event follows the making of an object in the text, so that it does not concern an earlier one."""
     statement, made = statement_of(event.unit, event.node), statement_of(site.unit, site.node)
     is_store = isinstance(event.node, (ast.Attribute, ast.Subscript))
     if statement is not made:
         last = statement if is_store else event.node
         ends = [(each.end_lineno, each.end_col_offset) for each in (last, site.node)]  # type: ignore[attr-defined]
         return bool(ends[0] >= ends[1])
-    if is_store:  # done when the statement is, but of several stores one may be of what a name held before
+    if is_store:  # complete at the end of the statement; but one of several stores may be of an earlier value
         return not isinstance(getattr(statement, "value", None), (ast.Tuple, ast.List))
     above = site.unit.parents.get(site.node)
     while above is not None and above is not event.node and above is not statement:

@@ -1,4 +1,4 @@
-"""Expressions as people write them."""
+"""Expressions as text for users."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from instrumentor.resolve.bindings import spelling
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# How many names are told one by one.
+# How many names are listed individually.
 _MAX_NAMES = 4
-# Of how many calls, attributes and elements a chain is told as a whole.
+# Longer chains of calls, attributes and elements are abbreviated.
 _MAX_LINKS = 100
 
 
 def text_of(node: ast.AST) -> str:
-    """An expression as people write it, on one line and without blanks in its indices."""
+    """An expression as users read it, on one line and without spaces in its indexes."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and '"' not in node.value:
         return f'"{node.value}"'
     if isinstance(node, ast.Subscript):
@@ -30,9 +30,9 @@ def text_of(node: ast.AST) -> str:
 
 
 def one_line(node: ast.AST) -> str:
-    """An expression as Python writes it, on one line; of a chain of very many links the last one."""
+    """An expression as Python spells it, on one line; of a very long chain, only the last link."""
     spelled = spelling(node) if isinstance(node, ast.expr) else ""
-    if _has_many_links(node):  # each of which may be asked for
+    if _has_many_links(node):  # each prefix of the chain may be requested too
         return f"(...).{node.attr}" if isinstance(node, ast.Attribute) else "(...)"
     return spelled if spelled[:1] not in ("", ".") else " ".join(ast.unparse(node).split())
 
@@ -50,12 +50,12 @@ def _has_many_links(node: ast.AST) -> bool:
 
 
 def receiver_text(node: ast.expr) -> str:
-    """The object whose method is called, as the script spells it."""
+    """The text of the object whose method is called; empty if no method is."""
     return one_line(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Several names of which one is meant, as people say that; of many the first few and how many there are besides."""
+    """Alternative names joined by "or"; of many, the first few and the number of the others."""
     different = list(dict.fromkeys(names))
     if len(different) <= _MAX_NAMES:
         return " or ".join(different)
@@ -64,5 +64,5 @@ def one_of(names: Iterable[str]) -> str:
 
 
 def starred_position(elements: Sequence[ast.expr]) -> int | None:
-    """The position of the first starred element."""
+    """The position of the first starred element; None if there is none."""
     return next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)

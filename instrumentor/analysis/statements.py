@@ -1,4 +1,4 @@
-"""The forward pass over one function or file: statement by statement, branches joined, loops to a fixpoint."""
+"""The forward pass over one function or file: branches are joined, loops are iterated to a fixpoint."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Class, Function, Unit
 
 
-# Loops settle after two or three rounds; where they do not, it is left open which paths hold one object.
+# Loops usually settle after two or three rounds. After more rounds than this, their object numbers are given up.
 _MAX_NUMBERED_ROUNDS = 8
-# Of final blocks that lie one in the other, in how many the ways to them are told apart.
+# In `finally` blocks nested deeper than this, the ways to reach them are merged.
 _MAX_FINAL_BLOCKS = 2
-# What is decorated with these may call other functions in place of the one decorated.
+# Functions decorated with these may call other functions in their place.
 _DISPATCHERS = value(Named("functools.singledispatch"))
-# What Python calls of the class above each time that a class is defined.
+# Python calls this method of a class whenever a subclass is defined.
 _SUBCLASS_HOOK = "__init_subclass__"
-# Statements in which no others lie.
+# Statements that contain no others.
 _REPLAYED = frozenset(
     {
         ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Import, ast.ImportFrom,
@@ -74,12 +74,12 @@ class Pass:
     """One visit of one scope.
 
     Args:
-        facts: what is known, to be added to.
+        facts: the tables to add to.
         hierarchy: the classes.
         unit: the file.
-        function: the function; None for the top of the file.
-        records: what statements did in the visits before.
-        begin: has a scope visited at once that was never visited, when the visit comes to it.
+        function: the function; None for the top level of the file.
+        records: the effects of statements in earlier visits.
+        begin: visits a scope at once, if it was never visited, when this visit reaches it.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Pass:
         self._breaks: list[list[Environment]] = []
         self._continues: list[list[Environment]] = []
         self._raises: list[list[Environment]] = []
-        # How many final blocks, one in the other, are being visited.
+        # The number of nested `finally` blocks being visited.
         self._final_blocks = 0
 
     def run(self) -> None:
@@ -111,7 +111,7 @@ class Pass:
             self._block(self.unit.tree.body, Environment())
         else:
             self._run_function(self.function)
-        while self.facts.let_go:  # what is done to it may be too much for other values
+        while self.facts.let_go:  # giving them up may widen other values
             gone = frozenset(self.facts.let_go)
             self.facts.let_go.clear()
             self.evaluator.calls.effects.give_up(gone)
@@ -135,7 +135,7 @@ class Pass:
     # ---- blocks ----
 
     def _block(self, statements: Sequence[ast.stmt], env: Environment | None) -> Environment | None:
-        """What holds after `statements`; None where their end is not reached."""
+        """The environment after `statements`; None if their end is not reachable."""
         for statement in statements:
             if env is None:
                 return None
@@ -154,14 +154,14 @@ class Pass:
         return env
 
     def _once(self, node: ast.AST, visit: Callable[[], object]) -> None:
-        """Visit a statement or the head of one, or let it do what it did when nothing else was to be read."""
+        """Visit a statement or the head of one, or replay it if nothing that it read has changed."""
         self._records.visit(node, self.scope, visit)
 
     def _if(self, node: ast.If) -> Environment | None:
         self._once(node.test, lambda: self.evaluator.evaluate(node.test))
         env = self.scope.env
         if is_main_guard(node) and not self.scope.hierarchy.project.is_run_as_main(self.unit):
-            return self._block(node.orelse, env)  # what is imported is not the main program
+            return self._block(node.orelse, env)  # an imported file is not the main program
         ways = [self._block(node.body, env.copy()), self._block(node.orelse, env.copy())]
         return join_environments(ways, ("if", self.scope.locate(node)))
 
@@ -182,7 +182,7 @@ class Pass:
     def _loop(
         self, head: Callable[[], object], node: ast.For | ast.AsyncFor | ast.While, *, is_endless: bool
     ) -> Environment | None:
-        # Names only ever gain objects and paths only ever get lost, so the rounds come to an end.
+        # Names only gain objects and paths only get lost, so the iteration terminates.
         entry = before = self.scope.env
         place, rounds = ("round", self.scope.locate(node)), 0
         while True:
@@ -205,7 +205,7 @@ class Pass:
         behind = (BEHIND, self.scope.locate(node))
         if is_endless:
             return leave_loop(join_environments(broken, behind), entry, behind)
-        # The last time `while` is tested is part of it; the last time `for` asks for an element is not.
+        # At the exit of a `while` loop its test has run once more; a `for` loop has not assigned another element.
         left = entered if isinstance(node, ast.While) else before.copy()
         left_over = self._block(node.orelse, leave_loop(left, entry, (LAST, self.scope.locate(node))))
         return leave_loop(join_environments([left_over, *broken], behind), entry, behind)
@@ -263,10 +263,11 @@ class Pass:
         return after
 
     def _final_block(self, node: ast.Try, ways: list[Environment | None]) -> list[Environment | None]:
-        """What holds behind the final block for what holds before it on each way, the last of which is any of them.
+        """The environments after the `finally` block for each environment before it; the last is that of any exit.
 
-        It is no other code for each way, but holds other objects. What is noted of it last, which stays, has to be true
-        of all ways. In final blocks of final blocks, which would be visited again and again, the ways are one.
+        The code is the same for each way, but the objects differ. What the last visit records is kept, and must hold
+        for all ways. In deeply nested `finally` blocks the ways are merged, as the number of visits would grow
+        exponentially.
         """
         self._final_blocks += 1
         if self._final_blocks <= _MAX_FINAL_BLOCKS:
@@ -278,7 +279,7 @@ class Pass:
         return ends
 
     def _try_body(self, node: ast.Try) -> tuple[Environment | None, Environment | None]:
-        """What holds after all but the final block, and what may hold where that begins, on whichever way."""
+        """The environment after all but the `finally` block, and the join of all environments in which it may begin."""
         self._raises.append([self.scope.env.copy()])
         self._raises.append([self.scope.env.copy()])
         after_body = self._block(node.body, self.scope.env.copy())
@@ -350,18 +351,18 @@ class Pass:
                 number = self.evaluator.numbering.of(node)
                 self.facts.note_given(self.facts.returned_numbers, self.function.key, node, number)
             inside = [atom for atom in held if isinstance(atom, Box)]
-            # Whoever gets a container cannot be shown which of its elements was made where.
+            # The receiver of a container cannot be told which of its elements was made where.
             is_kept = (
                 self._is_cached()
-                or is_special(self.function.name)  # what `for`, `[]` and the like get from it
-                or self.function.key in self.facts.yields  # which only `yield from` gives
+                or is_special(self.function.name)  # `for`, `[]` and the like get the value
+                or self.function.key in self.facts.yields  # only `yield from` gives the value
             )
             kept = held if is_kept else frozenset(inside)
             self.facts.captured.keep(kept)
             self.facts.grow(self.facts.returns, self.function.key, held)
 
     def _is_cached(self) -> bool:
-        """Whether a decorator keeps what the function returns and hands the same object to every caller."""
+        """Whether a decorator caches what the function returns, so that all callers get the same object."""
         return self.function is not None and any("cache" in name for name in decorator_names(self.function))
 
     def _raise(self, node: ast.Raise) -> None:
@@ -400,7 +401,7 @@ class Pass:
         for decorator in reversed(node.decorator_list):
             held = self._decorated(decorator, held)
         if self.unit.name in self.facts.whole_units:
-            self.facts.demand(function)  # Those of other files matter when they are called, or handed to unseen code.
+            self.facts.demand(function)  # those of other files matter once they are called or passed to unseen code
         if is_remembering(function, self.evaluator.evaluate):
             self.facts.remembering.add(function.key)
         if self.scope.class_body is None:
@@ -408,13 +409,13 @@ class Pass:
         return self.scope.env
 
     def _decorated(self, node: ast.expr, held: Value) -> Value:
-        """What a decorator makes of a function; one that cannot be seen may call it, but stands for it."""
+        """The result of decorating a function. An unknown decorator may call it, but its result stands for it."""
         results: list[Value] = []
         for atom in self.evaluator.evaluate(node):
             if isinstance(atom, (FunctionRef, ClassRef, Method, Partial, Instance)):
                 results.append(self.evaluator.calls.apply(atom, node, Arguments((held,))))
                 if self.scope.class_body is not None:
-                    self.evaluator.calls.effects.escape(held)  # methods are found without their decorators
+                    self.evaluator.calls.effects.escape(held)  # methods are looked up without their decorators
             elif atom in _DISPATCHERS:
                 results.append(held | OPAQUE)
             elif not self._is_transparent(atom):
@@ -422,7 +423,7 @@ class Pass:
         return join(results) or held
 
     def _decorated_class(self, node: ast.expr, held: Value) -> Value:
-        """What a decorator makes of a class: methods, and what cannot be seen, register it or add to it."""
+        """The result of decorating a class. Methods and unknown decorators are taken to return the class."""
         makers = self.evaluator.evaluate(node)
         calls = self.evaluator.calls
         made = [calls.apply(atom, node, Arguments((held,))) for atom in makers if isinstance(atom, FunctionRef)]
@@ -465,7 +466,7 @@ class Pass:
         return self.scope.env
 
     def _tell_class_above(self, cls: Class) -> None:
-        """Call the `__init_subclass__` that a class inherits, which may register the class."""
+        """Call the inherited `__init_subclass__` of a class, which may register the class."""
         above = self.scope.hierarchy.ancestors(cls)[1:]
         method = next((each.methods[_SUBCLASS_HOOK] for each in above if _SUBCLASS_HOOK in each.methods), None)
         if method is not None:
@@ -477,7 +478,7 @@ class Pass:
         for name in sorted(after.names.differences(outer.names)):
             held = after.names.get(name)
             if held is not None:
-                # What a library makes may be a descriptor, or say how an instance gets what is its own.
+                # What a library makes may be a descriptor, or determine the attributes of instances.
                 is_made = any(isinstance(atom, Made) and not self.scope.kinds.is_module(atom) for atom in held)
                 kept = held | OPAQUE if is_made else held
                 self.facts.grow(self.facts.attributes, (Instance(cls.key), name), kept)

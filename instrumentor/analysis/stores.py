@@ -1,4 +1,4 @@
-"""Stores: what assignments, loops, `with`, patterns and `del` do to names, attributes and elements."""
+"""Stores by assignments, loops, `with`, patterns and `del`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_MODULES = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE
 
 
 class Stores:
-    """The stores of one scope."""
+    """Performs the stores of one scope."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
@@ -56,18 +56,18 @@ class Stores:
         return self.scope.hierarchy.declaration(self.scope.unit, statement.annotation).is_module
 
     def _read(self, targets: Sequence[ast.expr], node: ast.expr, *, is_declared: bool) -> Value:
-        """What an assignment stores; an object fetched from where nobody sees is a site of its own."""
+        """The value that an assignment stores. An object fetched from unseen code gets a site of its own."""
         held = self.evaluator.evaluate(node)
         target = targets[0]
         if len(targets) != 1 or not isinstance(target, (ast.Name, ast.Attribute)):
             return held
         fetched = self._fetched_by(node)
-        # What is moved is mostly a tensor.
+        # Things that are moved are usually tensors.
         is_model = is_declared or fetched is node or last_name(target) in self.scope.unit.used_as_modules
         return self._with_site(fetched, held) if is_model else held
 
     def returned(self, node: ast.expr, held: Value) -> Value:
-        """What a function of the script returns, likewise."""
+        """The value that a function of the script returns. A fetched object gets a site of its own."""
         is_own = self.scope.unit.name in self.facts.whole_units and self.scope.function is not None
         return self._with_site(self._fetched_by(node), held) if is_own else held
 
@@ -77,7 +77,7 @@ class Stores:
         return self._fetch(fetched, text_of(fetched), held, fetched)
 
     def _fetched_by(self, node: ast.expr) -> ast.expr:
-        """The expression that fetches what methods hand on which give their own object: `x.net` of `x.net.to(1)`."""
+        """The expression without identity methods: `x.net` for `x.net.to(1)`."""
         while (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -87,7 +87,7 @@ class Stores:
         return node
 
     def _fetch(self, node: ast.expr, label: str, held: Value, source: ast.expr) -> Value:
-        """What is held where an object is fetched from `source` that nobody knows."""
+        """The value of an unknown object fetched from `source`, with a site for it."""
         site = self.scope.site(node, Nature.UNKNOWN, label)
         objects = frozenset(atom for atom in held if atom.is_object)
         self.facts.grow_site(site, arguments=join((objects, self._base(source))), is_read=True)
@@ -99,14 +99,14 @@ class Stores:
         base = node
         while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
             base = base.func if isinstance(base, ast.Call) else base.value
-        # What hangs on a parameter or on `self` is the caller's, who has it from a construction elsewhere.
+        # What belongs to a parameter or to `self` comes from the caller, who has it from a construction elsewhere.
         if not isinstance(base, ast.Name):
             return False
         holder = self.scope.lookup(base.id)
         return bool(holder) and not any(isinstance(strip(atom), (Parameter, Instance)) for atom in holder)
 
     def met(self, loop: ast.For | ast.AsyncFor, held: Value) -> Value:
-        """What a loop meets in a value; a model that nobody knows is a site of its own."""
+        """The elements that a loop visits. An unknown model gets a site of its own."""
         elements = self.members.elements(held)
         target = loop.target
         if isinstance(loop, ast.AsyncFor) or not isinstance(target, ast.Name) or not _may_be_model(target.id, loop):
@@ -124,9 +124,9 @@ class Stores:
     # ---- where it is stored ----
 
     def assign(self, targets: Sequence[ast.expr], node: ast.expr, statement: ast.stmt) -> None:
-        """Store what `node` gives in each of several targets."""
+        """Store the value of `node` in each target."""
         held = self._read(targets, node, is_declared=self._declares_module(statement))
-        # All is read before anything is stored: `a, b = b, a`.
+        # Everything is read before anything is stored: `a, b = b, a`.
         numbers: dict[int, Number] = {}
         for target in targets:
             self._collect_numbers(target, node, numbers)
@@ -143,12 +143,12 @@ class Stores:
                     self.scope.env.begin((target.id, attribute), initial, number)
 
     def _new_elements(self, node: ast.expr, held: Value) -> Mapping[int, Number]:
-        """Which objects the elements of a new list are, by position."""
+        """The object numbers of a new list's elements, by position."""
         is_new = isinstance(node, (ast.List, ast.IfExp)) and all(isinstance(atom, Box) for atom in held)
         return self.evaluator.numbering.elements_of(node) if is_new else {}
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
-        """Remember which objects the elements of a displayed tuple are, that a name holds."""
+        """Record the object numbers of a tuple display's elements under the name that holds it."""
         if any(isinstance(each, ast.Starred) for each in display.elts):
             return
         for position, element in enumerate(display.elts):
@@ -180,7 +180,7 @@ class Stores:
         source: ast.expr | None = None,
         numbers: Mapping[int, Number] = MappingProxyType({}),
     ) -> None:
-        """Store a value in a target, which a statement shows as `source`."""
+        """Store a value in a target; the statement shows it as `source`."""
         if isinstance(target, (ast.Tuple, ast.List)):
             self._unpack(target, held, statement, source, numbers)
             return
@@ -194,7 +194,7 @@ class Stores:
         self.scope.bind(statement, target, text_of(target), given, receiver=receiver, source=source, number=number)
 
     def store_element(self, target: ast.expr, held: Value, statement: ast.stmt) -> None:
-        """Let the target of a loop hold an element of what it goes over."""
+        """Store an element of the iterable in the target of a loop."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for element, item in self.members.shared_out(held, target.elts):
                 self.store_element(element, item, statement)
@@ -221,7 +221,7 @@ class Stores:
     # ---- other stores ----
 
     def augment(self, node: ast.AugAssign) -> None:
-        """Carry out `+=` and its like: lists grow in place, other objects are computed anew."""
+        """Perform `+=` and the like. Lists grow in place; other objects are computed anew."""
         added = self.evaluator.evaluate(node.value)
         before = self.scope.kinds.things(self.evaluator.evaluate(node.target))
         self.evaluator.calls.effects.absorb_stored(before, added, node, text_of(node.target))
@@ -243,7 +243,7 @@ class Stores:
         self.evaluator.store(node.target, join(result))
 
     def delete(self, target: ast.expr) -> None:
-        """Forget a target; what is left of a list moves."""
+        """Forget a deleted target. The remaining elements of a list move."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for element in target.elts:
                 self.delete(element)
@@ -261,7 +261,7 @@ class Stores:
     # ---- patterns ----
 
     def match(self, pattern: ast.pattern, held: Value) -> None:
-        """Let the names of a `case` hold the parts of the subject that they match."""
+        """Bind the names of a `case` pattern to the parts of the subject that they match."""
         if isinstance(pattern, (ast.MatchAs, ast.MatchStar)):
             self._match_name(pattern, held)
         elif isinstance(pattern, ast.MatchSequence):
@@ -310,9 +310,9 @@ class Stores:
 
 
 def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> list[ast.expr]:
-    """The elements of a displayed tuple that go to the elements of a target, one each, up to the first star in either.
+    """The elements of a display that the target's elements get, one each, up to the first star in either.
 
-    Empty where the source is no such tuple, or of another length.
+    Empty if the source is no display, or has another length.
     """
     parts = source.elts if isinstance(source, (ast.Tuple, ast.List)) else []
     starred = [starred_position(target.elts), starred_position(parts)]
@@ -322,7 +322,7 @@ def _aligned_parts(target: ast.Tuple | ast.List, source: ast.expr | None) -> lis
 
 
 def _may_be_model(name: str, loop: ast.For) -> bool:
-    """Whether a loop calls methods that models have of what a name holds, or hands it on."""
+    """Whether a loop calls methods typical of models on a name, or passes the name on."""
     calls = [node for statement in loop.body for node in walk(statement) if isinstance(node, ast.Call)]
     methods = [call.func for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_MODULES]
     given = [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]

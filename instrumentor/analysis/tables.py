@@ -1,4 +1,4 @@
-"""Tables that know who has read which of their entries, so that only those look again when one changes."""
+"""Tables that register who reads their entries, so that a change makes only these readers due."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ D = TypeVar("D")
 
 
 class Reader:
-    """Somebody who reads entries: the visit of a scope, or of one of its statements.
+    """A reader of entries: the visit of a scope, or of one of its statements.
 
     Attributes:
         scope: the key of the scope.
-        is_stale: whether something read has changed since.
+        is_stale: whether an entry that it read has changed.
     """
 
     __slots__ = ("is_stale", "scope")
@@ -28,21 +28,21 @@ class Reader:
         self.is_stale = False
 
     def spoil(self) -> None:
-        """Take note that something read has changed."""
+        """Record that an entry it read has changed."""
         self.is_stale = True
 
     def tell_again(self, tell: Callable[..., None], *told: object) -> None:
-        """Have something told to the facts in every visit of the scope."""
+        """Register a call that must be repeated in every visit of the scope."""
 
     def forgo(self) -> None:
-        """Have the same work done in every visit of the scope."""
+        """Require that the work is repeated in every visit of the scope."""
 
 
 class Visits:
-    """Which scopes have to be visited: those that never were, and those that read what has changed since.
+    """Which scopes must be visited: those never visited, and those that read an entry that has changed.
 
     Attributes:
-        current: who is visiting; None where nobody is, so that reading leaves no trace.
+        current: the current reader; None if there is none, and reads are not registered.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Visits:
 
     @contextmanager
     def of(self, scope: str) -> Iterator[None]:
-        """Note on the way what is read as read by a scope."""
+        """Register reads in the block for a scope, which becomes settled."""
         self._settled.add(scope)
         outer, self.current = self.current, Reader(scope)
         try:
@@ -65,7 +65,7 @@ class Visits:
             self.current = outer
 
     def read_by(self, reader: Reader, work: Callable[[], object]) -> None:
-        """Do some work; what is read meanwhile is noted as read by somebody."""
+        """Do some work and register its reads for a reader."""
         outer, self.current = self.current, reader
         try:
             work()
@@ -73,36 +73,36 @@ class Visits:
             self.current = outer
 
     def note_table(self, table: Readers[Any]) -> None:
-        """Remember a table of which entries are read."""
+        """Register a table."""
         self._tables.append(table)
 
     def forget_readers(self) -> None:
-        """Let go of the tables, and of who has read what: that is what keeps them all."""
+        """Release the tables and all registered readers, which keep each other alive."""
         while self._tables:
             self._tables.pop().forget_readers()
 
     def repeat(self, readers: Iterable[Reader]) -> None:
-        """Have the scopes visited again that somebody visited, the one that is being visited too."""
+        """Make the readers stale and their scopes due, including a scope being visited."""
         for reader in readers:
             reader.spoil()
             self._settled.discard(reader.scope)
 
 
 class Readers(Generic[K]):
-    """Who has read which entries since these last changed."""
+    """Who has read which entries since their last change."""
 
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
-        # One that reads an entry several times may be there several times, if others read it meanwhile.
+        # A reader may occur several times if others read the entry in between.
         self._readers: dict[K, list[Reader]] = {}
         visits.note_table(self)
 
     def forget_readers(self) -> None:
-        """Let go of who has read what."""
+        """Release all registered readers."""
         self._readers.clear()
 
     def note_read(self, key: K) -> None:
-        """Remember that the visit depends on an entry."""
+        """Register the current reader of an entry."""
         reader = self._visits.current
         if reader is None:
             return
@@ -113,14 +113,14 @@ class Readers(Generic[K]):
             readers.append(reader)
 
     def note_changed(self, key: K) -> None:
-        """Have those visited again that read an entry before it changed."""
+        """Make the readers of an entry due."""
         readers = self._readers.pop(key, None)
         if readers is not None:
             self._visits.repeat(readers)
 
 
 class Table(Readers[K], Generic[K, V]):
-    """What is known of each of several things."""
+    """A table with registered readers."""
 
     def __init__(self, visits: Visits) -> None:
         super().__init__(visits)
@@ -131,9 +131,9 @@ class Table(Readers[K], Generic[K, V]):
     @overload
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: D | None = None) -> V | D | None:
-        """What is known of `key`."""
+        """The entry of `key`."""
         reader = self._visits.current
-        if reader is not None:  # as `note_read` does, without the time that a call takes
+        if reader is not None:  # `note_read`, inlined for speed
             readers = self._readers.get(key)
             if readers is None:
                 self._readers[key] = [reader]
@@ -150,11 +150,11 @@ class Table(Readers[K], Generic[K, V]):
         return key in self._held
 
     def peek(self, key: K) -> V | None:
-        """What is known of `key`, for those that go by nothing in it that may change."""
+        """The entry of `key`, without registering a reader; only for properties of it that never change."""
         return self._held.get(key)
 
     def kept(self, key: K, make: Callable[[], V]) -> V:
-        """What is kept for `key`, made empty if need be, for those that add to it and note that it changed."""
+        """The mutable entry of `key`, created if missing. Whoever adds to it must call `note_changed`."""
         held = self._held.get(key)
         if held is None:
             held = self._held[key] = make()
@@ -165,20 +165,20 @@ class Table(Readers[K], Generic[K, V]):
         self.note_changed(key)
 
     def keys(self) -> Iterable[K]:
-        """All that something is known of; not to be asked for during a visit."""
+        """All keys; not registered, so not for use during a visit."""
         return self._held.keys()
 
     def values(self) -> Iterable[V]:
-        """All that is known; not to be asked for during a visit."""
+        """All entries; not registered, so not for use during a visit."""
         return self._held.values()
 
     def items(self) -> Iterable[tuple[K, V]]:
-        """Both; not to be asked for during a visit."""
+        """All keys and entries; not registered, so not for use during a visit."""
         return self._held.items()
 
 
 class Marks(Readers[K]):
-    """A set of marked things, such as the functions that escape."""
+    """A set with registered readers, such as the functions that escape."""
 
     def __init__(self, visits: Visits) -> None:
         super().__init__(visits)
@@ -192,7 +192,7 @@ class Marks(Readers[K]):
         return len(self._held)
 
     def add(self, keys: Iterable[K]) -> None:
-        """Let it be so for more."""
+        """Add keys to the set."""
         for key in keys:
             if key not in self._held:
                 self._held.add(key)

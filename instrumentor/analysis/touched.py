@@ -1,4 +1,4 @@
-"""What functions may change outside of themselves, and which of them may run where no call of them is seen."""
+"""Mod sets: what functions may change outside of themselves, and which functions may run without a visible call."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.tables import Visits
 
-# A name with the key of its scope; or, with no scope, a step that an access path takes through an object.
+# A name with the key of its scope, or a path step through an object, with no scope.
 Thing = tuple[str, str]
 ELEMENTS: Thing = ("", ANY_ELEMENT)
-# Attributes whose names are computed.
+# Attributes with computed names.
 ATTRIBUTES: Thing = ("", ANY_ATTRIBUTE)
-# Whatever code may change that cannot be seen.
+# Everything that unseen code may change.
 ANYTHING: Thing = ("", "?")
 _NOTHING: frozenset[Thing] = frozenset()
 
 
 def attribute(name: str) -> Thing:
-    """The attributes of a name, whatever has them."""
+    """The attributes with a name, of any object."""
     return ("", f".{name}")
 
 
 def steps_among(things: AbstractSet[Thing]) -> frozenset[str]:
-    """The steps through objects among some things."""
+    """The path steps in a mod set."""
     return frozenset(name for scope, name in things if not scope and name[0] in ".[")
 
 
 class Touched:
-    """What each function may change, what it calls included; it only ever grows.
+    """The mod set of each function, including its callees. Grows monotonically.
 
-    Some functions run where nothing shows it: those that code calls which cannot be seen, at once or later, from a hook
-    or another thread; generators, whenever someone goes over them; and the methods behind operators.
+    Some functions run without a visible call: those that unseen code calls, at once or later, from a hook or another
+    thread; generators, whenever they are resumed; and the methods of operators.
     """
 
     def __init__(self, visits: Visits) -> None:
@@ -46,20 +46,20 @@ class Touched:
         self._running_unseen: set[str] = set()
 
     def by(self, function: str) -> AbstractSet[Thing]:
-        """What a function may change."""
+        """The mod set of a function."""
         return self._by.get(function, _NOTHING)
 
     @property
     def unseen_count(self) -> int:
-        """How many things functions may change that run where no call of them is seen."""
+        """The number of things that functions running without a visible call may change."""
         return len(self._unseen)
 
     def is_unseen(self, thing: Thing) -> bool:
-        """Whether a function may change a thing that runs where no call of it is seen."""
+        """Whether a function that runs without a visible call may change a thing."""
         return thing in self._unseen
 
     def note(self, function: str, things: Iterable[Thing]) -> None:
-        """Remember what a function may change."""
+        """Add to the mod set of a function."""
         known = self._by.kept(function, set)
         if not known.issuperset(things):
             known.update(things)
@@ -68,7 +68,7 @@ class Touched:
                 self._unseen.add(known)
 
     def note_running_unseen(self, function: str) -> None:
-        """Remember that a function may run where no call of it is seen."""
+        """Record that a function may run without a visible call."""
         if function not in self._running_unseen:
             self._running_unseen.add(function)
             self._unseen.add(self._by.peek(function) or _NOTHING)

@@ -1,4 +1,4 @@
-"""Methods that run where no call of them stands: those behind operators, and those that a base class calls."""
+"""Methods that run without a visible call: those of operators, and those that a base class calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function
 
-# The special methods whose calls show.
+# Special methods whose calls are visible.
 _FOLLOWED = frozenset({"__call__", "__init__"})
 
 
 def is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
-    """Whether Python itself calls a method, for an operator or the like, or a base class outside the project may."""
+    """Whether Python calls a method itself, for an operator or the like, or an unseen base class may call it."""
     name = function.node.name if isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
     if function.owner is None or name == "__init__":
         return False
@@ -32,14 +32,14 @@ def is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
 
 
 def is_special(name: str) -> bool:
-    """Whether Python calls functions of a name by itself; calls of `__call__` are followed like others."""
+    """Whether Python calls functions of this name itself; `__call__` and `__init__` are followed like others."""
     return name.startswith("__") and name.endswith("__") and name not in _FOLLOWED
 
 
 def note_instance(facts: Facts, hierarchy: Hierarchy, cls: Class) -> None:
-    """Note that there is an instance of another file's class, and what those of its methods change that run unseen.
+    """Record an instance of another file's class, and the effects of methods that run without a visible call.
 
-    They are visited when something calls them; an attribute may hold what they store before.
+    The methods are visited once something calls them. Before that, attributes may already hold what they store.
     """
     if cls.unit.name in facts.whole_units or cls.key in facts.constructed:
         return
@@ -56,9 +56,9 @@ def note_instance(facts: Facts, hierarchy: Hierarchy, cls: Class) -> None:
 
 
 def _changed_unseen(hierarchy: Hierarchy, cls: Class) -> dict[str, set[str]]:
-    """The steps through objects that each method of a class changes which is called unseen, by the method's key.
+    """The path steps that each method called without a visible call changes, by the method's key.
 
-    As its text says: not what the functions change that it calls.
+    Only those in its own text, not in that of its callees.
     """
     methods = [method for above in hierarchy.ancestors(cls) for method in above.methods.values()]
     found = {method.key: _stored_steps(method) for method in methods if is_called_unseen(hierarchy, method)}

@@ -1,4 +1,4 @@
-"""What a name may hold, as sets of abstract objects."""
+"""Values: sets of the abstract objects that a name may hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SiteKey(NamedTuple):
-    """Where an object comes into being: an expression of a unit, and which element of a tuple that it gives."""
+    """The site of an object: an expression of a unit, and the path of the element if it gives a tuple."""
 
     unit: str
     line: int
@@ -27,17 +27,17 @@ class SiteKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Atom(metaclass=Interned):
-    """One abstract object; those that are equal are one, so that sets of them are compared without looking into them.
+    """An abstract object. Equal ones are identical, so sets of them are compared without looking into them.
 
     Attributes:
-        is_object: whether it may be a module, on its own or as part of another.
+        is_object: whether it may be a module, by itself or as part of another object.
     """
 
     is_object: bool = field(init=False, repr=False, default=False)
 
     @cached_property
     def text(self) -> str:
-        """What it is made of, as a text that is the same in every run."""
+        """Its parts as text, which is the same in every run."""
         parts = (getattr(self, each.name) for each in fields(self) if each.init)
         return f"{type(self).__name__}({', '.join(map(_text_of, parts))})"
 
@@ -52,36 +52,36 @@ def _text_of(part: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Opaque(Atom):
-    """Anything that is of no interest, or not known."""
+    """Anything irrelevant or unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plain(Opaque):
-    """What is surely no module and holds none: None, numbers, texts, truth values."""
+    """A value that surely neither is nor holds a module: None, numbers, strings, truth values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Foreign(Opaque):
-    """Anything that may have been put into a container, or under a name, out of sight; and what comes of it."""
+    """Anything that unseen code may have put into a container or under a name, and what derives from it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Widened(Foreign):
-    """More than is told apart, of the kinds up to a rank."""
+    """The atoms merged by widening: all that belong to the ranks from 1 to `rank`."""
 
     rank: int
 
 
 @dataclass(frozen=True, eq=False)
 class Named(Atom):
-    """What a library's dotted name stands for."""
+    """Something of a library, by its dotted name."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class UnitRef(Atom):
-    """A file of the project, imported."""
+    """An imported file of the project."""
 
     unit: str
 
@@ -102,7 +102,7 @@ class FunctionRef(Atom):
 
 @dataclass(frozen=True, eq=False)
 class Partial(Atom):
-    """A function with the arguments given that the facts keep for `site`."""
+    """A partial application of a callee; the facts store the bound arguments of its `site`."""
 
     callee: Atom
     site: SiteKey
@@ -110,7 +110,7 @@ class Partial(Atom):
 
 @dataclass(frozen=True, eq=False)
 class Method(Atom):
-    """A method taken off its object."""
+    """A bound method."""
 
     receiver: Atom
     name: str
@@ -118,7 +118,7 @@ class Method(Atom):
 
 @dataclass(frozen=True, eq=False)
 class AnyMethod(Atom):
-    """A method taken off its object under a name that is computed; `prefix` is how it begins, as far as is known."""
+    """A bound method with a computed name; `prefix` is the known beginning of the name."""
 
     receiver: Instance
     prefix: str
@@ -126,21 +126,21 @@ class AnyMethod(Atom):
 
 @dataclass(frozen=True, eq=False)
 class Super(Atom):
-    """What `super()` gives in a class: its instance, looked at from the class above."""
+    """The result of `super()` in a class."""
 
     key: str
 
 
 @dataclass(frozen=True, eq=False)
 class Instance(Atom):
-    """Any instance of a project's class that is no module."""
+    """Any instance of a class of the project that is not a module class."""
 
     key: str
 
 
 @dataclass(frozen=True, eq=False)
 class Made(Atom):
-    """What the call at a site makes."""
+    """The object that the call at a site makes."""
 
     is_object: bool = field(init=False, repr=False, default=True)
 
@@ -149,7 +149,7 @@ class Made(Atom):
 
 @dataclass(frozen=True, eq=False)
 class Parameter(Atom):
-    """What a function's caller passes."""
+    """The value that a function's caller passes for a parameter."""
 
     is_object: bool = field(init=False, repr=False, default=True)
 
@@ -159,11 +159,11 @@ class Parameter(Atom):
 
 @dataclass(frozen=True, eq=False)
 class View(Atom):
-    """What is there by another object.
+    """Something that depends on another object.
 
     Attributes:
-        inner: the other.
-        root: the object that it is, is part of, or was computed from in the end.
+        inner: that object.
+        root: the object that `inner` is, is part of, or was computed from.
     """
 
     inner: Atom
@@ -175,10 +175,10 @@ class View(Atom):
 
 @dataclass(frozen=True, eq=False)
 class Stand(View):
-    """What stands for another object.
+    """Something that stands for another object.
 
     Attributes:
-        bare: that object itself, whatever holds it.
+        bare: that object, without wrappers.
     """
 
     bare: Atom = field(init=False, repr=False)
@@ -197,7 +197,7 @@ class Wrapper(Stand):
 
 @dataclass(frozen=True, eq=False)
 class Unwrapped(Stand):
-    """A module as it is taken out of what holds it; `is_sure` where that is known to be a wrapper."""
+    """The module taken out of an object; `is_sure` if that is known to be a wrapper."""
 
     is_sure: bool
 
@@ -211,7 +211,7 @@ class Part(View):
 
 @dataclass(frozen=True, eq=False)
 class Derived(View):
-    """What was computed from a module and is none: parameters, a state dict, an output, an optimizer."""
+    """A value computed from a module that is no module: parameters, a state dict, an output, an optimizer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,7 @@ class Pack(Atom):
 
 @dataclass(frozen=True, eq=False)
 class Box(Atom):
-    """A list, dict or other container; the facts keep what it holds."""
+    """A list, dict or other container; the facts store its contents."""
 
     site: SiteKey
 
@@ -238,11 +238,11 @@ OPAQUE: Value = frozenset({Opaque()})
 FOREIGN: Value = frozenset({Foreign()})
 PLAIN: Value = frozenset({Plain()})
 NOTHING: Value = frozenset()
-# Every object of the analysed program is one of finitely many; these bounds keep what is made of others finite too.
+# A program has finitely many abstract objects. These bounds also keep those composed of others finite.
 MAX_TUPLE_DEPTH = 3
 MAX_NAME_PARTS = 7
-# What a value that is kept tells apart, and how many of each: parts, results and things of libraries; parameters,
-# containers and instances; and what decisions are about, objects and what makes them, which model zoos have lists of.
+# Limits on how many atoms of each rank a stored value distinguishes. Rank 1: parts, results and library names. Rank 2:
+# parameters, containers, instances. Rank 3: objects and what makes them, which decisions need and model zoos list.
 _RANKS: dict[type[Atom], int] = {
     **dict.fromkeys((Opaque, Plain, Foreign, Widened), 0),
     **dict.fromkeys((Part, Derived, Scripted, Named), 1),
@@ -257,17 +257,17 @@ _ALWAYS_TOLD_APART = min(MAX_TOLD_APART.values())
 
 
 def in_order(held: Collection[Atom]) -> Iterable[Atom]:
-    """Atoms, as those of a value, in an order that is the same in every run, for what may depend on it."""
+    """Atoms in an order that is the same in every run, for results that depend on it."""
     return held if len(held) < 2 else sorted(held, key=attrgetter("text"))
 
 
 def value(*atoms: Atom) -> Value:
-    """A value that is one of `atoms`."""
+    """The value consisting of `atoms`."""
     return frozenset(atoms)
 
 
 def join(values: Iterable[Value]) -> Value:
-    """What a name holds that may hold any of `values`; tuples of one length are joined by element."""
+    """The union of values. Tuples of one length are joined element by element."""
     first: Value | None = None
     rest: list[Value] = []
     for each in values:
@@ -282,9 +282,9 @@ def join(values: Iterable[Value]) -> Value:
     together = first.union(*rest)
     for each in (first, *rest):
         if len(each) == len(together):
-            return each  # as it was, so that what is compared with it later is the very same
+            return each  # the identical object, which makes later comparisons fast
     if Pack not in map(type, together):
-        return together  # the usual case, in which nothing needs to be taken apart
+        return together  # the common case: no tuples to join
     packs: dict[int, list[Pack]] = {}
     for atom in together:
         if isinstance(atom, Pack):
@@ -300,10 +300,10 @@ def join(values: Iterable[Value]) -> Value:
 
 
 def grown(old: Value | None, added: Value) -> Value:
-    """A value that is kept, with more; what there is too much of is one atom, of which nothing is known.
+    """A stored value after adding to it. Too many atoms are widened to one, of which nothing is known.
 
-    In code that passes everything to everything, each name would hold a view of every object, and a view of a view. A
-    value once widened stays so: what is added to it goes the same way. What is lost has to be given up, see `let_go`.
+    In code that passes everything to everything, every name would hold a view of every object, and views of views.
+    Widening is permanent: atoms added later are merged too. The atoms lost must be given up, see `let_go`.
     """
     if old is not None and added <= old:
         return old
@@ -320,12 +320,12 @@ def grown(old: Value | None, added: Value) -> Value:
 
 
 def let_go(old: Value | None, added: Value, new: Value) -> Value:
-    """What a value lost when it grew, and code that cannot be seen may call or change for all that is known.
+    """The atoms lost by widening that unseen code might call or change.
 
     Args:
         old: the value before.
-        added: what was added to it.
-        new: the value since, by `grown`.
+        added: what was added.
+        new: the result of `grown`.
     """
     if new.isdisjoint(_WIDENED_THINGS):
         return NOTHING
@@ -334,15 +334,15 @@ def let_go(old: Value | None, added: Value, new: Value) -> Value:
 
 
 def pack(items: Iterable[Value]) -> Value:
-    """A tuple of `items`; tuples that lie too deeply in it are not followed.
+    """A tuple of `items`. Tuples nested too deeply in it are unknown.
 
-    A function that puts its argument into a tuple, and is called with what it gave back, would make ever deeper ones.
+    Otherwise, a function that returns its argument in a tuple and is called with its own result would never converge.
     """
     return frozenset({Pack(tuple(_cut(item, MAX_TUPLE_DEPTH - 1) for item in items))})
 
 
 def _cut(value_: Value, depth: int) -> Value:
-    """The value with tuples down to `depth` only."""
+    """The value with tuples nested at most `depth` deep."""
     if not any(isinstance(atom, Pack) for atom in value_):
         return value_
     if depth == 0:
@@ -353,18 +353,18 @@ def _cut(value_: Value, depth: int) -> Value:
 
 
 def known(value_: Value) -> Value:
-    """The value without what cannot be seen."""
+    """The value without opaque atoms."""
     return frozenset(atom for atom in value_ if not isinstance(atom, Opaque))
 
 
 def tuple_depth(elements: tuple[Value, ...]) -> int:
-    """How deeply tuples lie in a tuple of these elements; 1 for none."""
+    """The nesting depth of a tuple with these elements; 1 if none is a tuple."""
     inner = [tuple_depth(atom.items) for element in elements for atom in element if isinstance(atom, Pack)]
     return 1 + max(inner, default=0)
 
 
 def member(library: str, name: str) -> Value:
-    """What a library's thing has under a name; nothing is known of members of members of what is no module."""
+    """A member of something of a library; unknown if the name gets too long, or lies below a computed one."""
     if name == "*" and library.endswith(".*"):
         return value(Named(library))
     parts = library.split(".")
@@ -373,27 +373,27 @@ def member(library: str, name: str) -> Value:
 
 
 def wrap(atom: Atom) -> Atom:
-    """What holds `atom`; a wrapper of a wrapper stands for the same object."""
+    """The wrapper of `atom`. A wrapper of a wrapper stands for the same object."""
     return atom if isinstance(atom, Wrapper) else Wrapper(strip(atom))
 
 
 def unwrap(atom: Atom) -> Atom:
-    """What is found in `atom`, or `atom` itself where it holds nothing."""
+    """The object inside `atom`, or `atom` itself if it is no wrapper."""
     return Unwrapped(strip(atom), isinstance(atom, Wrapper) or (isinstance(atom, Unwrapped) and atom.is_sure))
 
 
 def strip(atom: Atom) -> Atom:
-    """The object itself, under whatever holds it."""
+    """The object that `atom` stands for, without wrappers."""
     return atom.bare if isinstance(atom, Stand) else atom
 
 
 def bare_objects(atoms: Iterable[Atom]) -> list[Made | Parameter]:
-    """The objects among atoms to which something may happen, under whatever holds them."""
+    """The objects among atoms that events are recorded for, without wrappers."""
     return [key for key in map(strip, atoms) if isinstance(key, (Made, Parameter))]
 
 
 def objects_in(value_: Value) -> frozenset[Atom]:
-    """The objects that a value is, under whatever holds them."""
+    """The objects that a value may be, without wrappers."""
     return frozenset([strip(atom) for atom in value_ if atom.is_object])
 
 
@@ -403,13 +403,13 @@ def root(atom: Atom) -> Atom:
 
 
 def derive(value_: Value) -> Value:
-    """What was computed from any module in `value_`."""
+    """The value computed from the objects in `value_`; unknown if there is none."""
     roots = {root(atom) for atom in value_ if not isinstance(atom, Opaque)}
     return frozenset(Derived(each) for each in roots if isinstance(each, (Made, Parameter))) or OPAQUE
 
 
 def functions_in(value_: Value) -> frozenset[str]:
-    """The keys of the functions of which a value has parameters, at any depth."""
+    """The keys of the functions whose parameters occur in a value, at any depth."""
     found: set[str] = set()
     for atom in value_:
         base = root(atom)
@@ -421,7 +421,7 @@ def functions_in(value_: Value) -> frozenset[str]:
 
 
 def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:
-    """The value with every atom, at any depth, changed for what `change` gives; None keeps an atom."""
+    """The value with each atom, at any depth, replaced by the result of `change`; None keeps the atom."""
     kept: list[Atom] = []
     changed: list[Value] = []
     for atom in value_:
@@ -434,7 +434,7 @@ def replace(value_: Value, change: Callable[[Atom], Value | None]) -> Value:
 
 
 def _part_of(whole: Atom) -> Value:
-    """What is taken out of `whole`; of a tuple, any of its elements."""
+    """A part of `whole`; of a tuple, any element."""
     if isinstance(whole, Pack):
         return join(whole.items)
     if _is_followed(whole):
@@ -443,12 +443,12 @@ def _part_of(whole: Atom) -> Value:
 
 
 def _is_followed(atom: Atom) -> bool:
-    """Whether something is told apart from others by what it is part of, or was computed from."""
+    """Whether derived atoms are distinguished by this root."""
     return isinstance(root(atom), (Made, Parameter, Instance))
 
 
 def _replace(atom: Atom, change: Callable[[Atom], Value | None]) -> Value | None:
-    """What stands in the place of an atom; None where that is the atom itself."""
+    """The replacement of an atom; None if it stays."""
     changed = change(atom)
     if changed is not None:
         return changed

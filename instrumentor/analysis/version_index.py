@@ -1,4 +1,4 @@
-"""Which keys of a table have something to do with what, followed from one version of the table to the next."""
+"""An index of a table's entries that follows the table from version to version."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class VersionIndex(Generic[K, V]):
-    """Finds keys in versions of a table, mostly in one that is little different from the one asked for before.
+    """Finds keys in versions of a persistent map. Fast if the version differs little from the one queried before.
 
     Args:
-        marks: by what an entry is found: gives that for its key and what this holds.
+        marks: the marks by which an entry is found, for its key and value.
     """
 
     def __init__(self, marks: Callable[[K, V], Iterable[Hashable]]) -> None:
@@ -26,7 +26,7 @@ class VersionIndex(Generic[K, V]):
         self._keys: dict[Hashable, dict[K, None]] = {}
 
     def find(self, version: PersistentMap[K, V], mark: Hashable) -> Collection[K]:
-        """The keys in a version whose entries have a mark, in no particular order; not to be kept."""
+        """The keys of a version whose entries have a mark, in no particular order. Valid until the next query."""
         self._follow(version)
         return self._keys.get(mark, ())
 

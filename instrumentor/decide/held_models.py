@@ -71,7 +71,7 @@ def _callee(unit: Unit, call: ast.Call, facts: Facts, hierarchy: Hierarchy) -> t
 
 
 def _names_meant(call: ast.Call, facts: Facts) -> list[str]:
-    """What a call may call, by the analysis: `kinds[name](...)`."""
+    """The possible callees of a call such as `kinds[name](...)`, by the analysis."""
     place = facts.places.get(call)
     site = None if place is None else facts.sites.peek(place)
     return [] if site is None else site.labels

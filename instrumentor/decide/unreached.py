@@ -1,4 +1,4 @@
-"""The functions of a program's other files that nothing in the program calls, such as the tests beside a model."""
+"""Functions of a program's other files that nothing in the program calls, such as tests beside a model."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.units import Function, Unit
 
-# What may call any function, or import a file that is not known.
+# Names that may call any function, or import an unknown file.
 _CALLING_ANYTHING = frozenset({"eval", "exec", "globals", "__import__"})
 _IMPORTING_ANYTHING = frozenset({"import_module", "run_module", "run_path", "exec_module", "load_module"})
 
 
 def find_unreached(units: Sequence[Unit], facts: Facts) -> frozenset[str]:
-    """The keys of the functions at the top of files other than the script that no code which runs mentions.
+    """The keys of top-level functions outside the script that no code which runs mentions.
 
-    A name counts as mentioned wherever it may mean the function: as a name in its file or one that imports it, as an
-    attribute of whatever, and as a text. Functions with decorators count as called.
+    A name counts as a mention wherever it may mean the function: as a name in its file or in one that imports it, as an
+    attribute of any object, or as a string. Decorated functions count as called.
     """
     search = _Search(units, facts)
     search.run()
@@ -31,7 +31,7 @@ def find_unreached(units: Sequence[Unit], facts: Facts) -> frozenset[str]:
 
 
 class _Search:
-    """Follows what the code that runs mentions, from the tops of all files on.
+    """Follows the mentions in code that runs, starting from the top level of all files.
 
     Attributes:
         unreached: the functions that nothing found so far mentions, by key.
@@ -48,7 +48,7 @@ class _Search:
         self._pending: list[tuple[Unit, Iterable[ast.AST]]] = []
 
     def run(self) -> None:
-        """Find what is reached."""
+        """Remove from `unreached` all functions that are reached."""
         bodies: set[ast.AST] = {each.node for each in self.unreached.values()}
         self._pending = [(unit, _nodes_run(unit, bodies)) for unit in self._units]
         is_settled = False
@@ -63,7 +63,7 @@ class _Search:
             is_settled = not called
 
     def _read(self, unit: Unit, node: ast.AST) -> None:
-        """Reach what a node of code that runs may mention."""
+        """Reach the functions that a node may mention."""
         if isinstance(node, ast.Name):
             if node.id in _CALLING_ANYTHING | _IMPORTING_ANYTHING:
                 self.unreached.clear()
@@ -90,7 +90,7 @@ class _Search:
             self._pending.append((function.unit, walk(function.node)))
 
     def _is_called(self, function: Function) -> bool:
-        """Whether code that runs calls a function, or may find it under a name that is computed."""
+        """Whether code that runs calls a function, or may find it under a computed name."""
         if function.key in self._facts.found_by_any_name:
             return True
         calls = self._facts.calls.get(function.key, {}).values()
@@ -102,13 +102,13 @@ def _is_plain(function: Function) -> bool:
 
 
 def _may_mean(unit: Unit, name: str, function: Function) -> bool:
-    """Whether a name in a file may be a function of that file or of another."""
+    """Whether a name in a file may mean a function of that file or of another."""
     own = unit.functions.get(name)
     if own is function or unit is function.unit:
         return True
     if own is None and name not in unit.classes:
         return True
-    # What the file defines itself stands for the name, unless an import comes behind it.
+    # A definition in the file itself takes precedence, unless an import may follow it.
     defined = own.node.lineno if own is not None else unit.classes[name].node.lineno
     return name in unit.imports or any(
         isinstance(each, ast.ImportFrom) and each.names[0].name == "*" and each.lineno > defined
@@ -117,7 +117,7 @@ def _may_mean(unit: Unit, name: str, function: Function) -> bool:
 
 
 def _nodes_run(unit: Unit, bodies: set[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes of a file that do not stand in the functions of `bodies`, nor in what only runs in the script."""
+    """The nodes of a file outside the functions in `bodies` and outside code that only runs in the script."""
     pending: list[ast.AST] = [unit.tree]
     while pending:
         node = pending.pop()

@@ -1,1 +1,1 @@
-"""What a name stands for: imports, the project's other files, and a catalogue of the libraries' names."""
+"""The meaning of names: imports, the project's other files, and a catalogue of library names."""

@@ -1,4 +1,4 @@
-"""The folders that a script adds to `sys.path`, as far as its text tells where they are."""
+"""The folders that a script adds to `sys.path`, as far as its text shows them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MAX_DEPTH = 16
 
 
 def added_folders(tree: ast.Module, nodes: Iterable[ast.AST], imported: Container[str]) -> tuple[str, ...]:
-    """The folders that a script adds to where its imports start from, in the order of the text.
+    """The folders that a script adds to the import path, in the order of the text.
 
-    Paths are read that start from `__file__` or are relative, as if the script were run in its own folder.
+    Recognises paths that start from `__file__` or are relative. The script is assumed to run in its own folder.
 
     Args:
         tree: the script.
-        nodes: all that lies in it.
+        nodes: all its nodes.
         imported: the names that it imports.
 
     Returns:
-        Paths relative to the script's folder, with `/`; the empty one for itself.
+        Paths relative to the script's folder, with `/`; the empty path for that folder.
     """
     if "sys" not in imported and "site" not in imported:
         return ()
@@ -37,7 +37,7 @@ def added_folders(tree: ast.Module, nodes: Iterable[ast.AST], imported: Containe
 
 
 def _variables(tree: ast.Module) -> dict[str, ast.expr]:
-    """What the names at the top of a file are assigned; the last of several values."""
+    """The values of the names assigned at the top level of a file; for several assignments, the last one."""
     return {
         target.id: statement.value
         for statement in tree.body
@@ -48,7 +48,7 @@ def _variables(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def _added_by(node: ast.AST) -> Iterator[ast.expr]:
-    """What a node adds: `sys.path.insert(0, folder)`, `sys.path += [folder]`, `site.addsitedir(folder)`."""
+    """The folders that a node adds: `sys.path.insert(0, folder)`, `sys.path += [folder]`, `site.addsitedir(folder)`."""
     if isinstance(node, ast.AugAssign) and _is_search_path(node.target):
         yield from getattr(node.value, "elts", ())
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
@@ -72,7 +72,7 @@ def _is_search_path(node: ast.expr) -> bool:
 
 
 def _folder(node: ast.expr, variables: Mapping[str, ast.expr], depth: int = 0) -> str | None:
-    """The path that an expression gives, relative to the script's folder; None where that is not known."""
+    """The path that an expression gives, relative to the script's folder; None if unknown."""
     if depth > _MAX_DEPTH:
         return None
 
@@ -98,7 +98,7 @@ def _folder(node: ast.expr, variables: Mapping[str, ast.expr], depth: int = 0) -
 
 
 def _called(node: ast.Call, inner: Callable[[ast.expr], str | None]) -> str | None:
-    """What a function or method for paths gives."""
+    """The result of a path function or method."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name in {"getcwd", "cwd"}:
         return "."
@@ -116,7 +116,7 @@ def _called(node: ast.Call, inner: Callable[[ast.expr], str | None]) -> str | No
 
 
 def _indexed(node: ast.Subscript, inner: Callable[[ast.expr], str | None]) -> str | None:
-    """What `Path(__file__).parents[1]` and `os.path.split(__file__)[0]` give."""
+    """The value of `Path(__file__).parents[1]` or `os.path.split(__file__)[0]`."""
     index = node.slice.value if isinstance(node.slice, ast.Constant) else None
     if not isinstance(index, int):
         return None
@@ -127,7 +127,7 @@ def _indexed(node: ast.Subscript, inner: Callable[[ast.expr], str | None]) -> st
 
 
 def _text(node: ast.expr) -> str | None:
-    """What is written behind a folder's path, with the separator or without: `+ "/.."`."""
+    """The constant suffix of a folder's path, without a leading separator: `+ "/.."`."""
     return node.value.lstrip("/") if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 

@@ -1,4 +1,4 @@
-"""What annotations in the sources of libraries say that a function returns."""
+"""Return types that annotations in library sources give."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ _SAMES = frozenset({"typing.Self", "typing_extensions.Self"})
 
 
 class Outside(Protocol):
-    """Knows what names stand for whose source is not read."""
+    """Knows names whose source is not read."""
 
     def nature_of_call(self, name: str) -> Nature:
-        """What calling the class or function `name` gives."""
+        """The nature of what calling the class or function `name` returns."""
         ...
 
     def is_module_class(self, name: str) -> bool:
-        """Whether `name` is a class of modules."""
+        """Whether `name` is a module class."""
         ...
 
 
 class Calls(Protocol):
-    """Reads what calls give."""
+    """Evaluates calls."""
 
     def class_nature(self, cls: ClassDefinition) -> Nature:
-        """What the instances of a class are."""
+        """The nature of a class's instances."""
         ...
 
     def call(self, callee: Value, arguments: Arguments | None, frame: Frame) -> Values:
-        """What a call gives."""
+        """The result of a call."""
         ...
 
 
 class AnnotationReader:
-    """Reads annotations; type variables stand for what the parameters that mention them are given."""
+    """Evaluates annotations. A type variable stands for the arguments of the parameters that mention it."""
 
     def __init__(self, packages: InstalledPackages, outside: Outside, calls: Calls) -> None:
         self._packages = packages
@@ -64,7 +64,7 @@ class AnnotationReader:
         self._calls = calls
 
     def read(self, annotation: Expression, frame: Frame) -> Values:
-        """What an annotation says of what is returned; empty where it says nothing of use."""
+        """The values that an annotation allows; empty if it says nothing useful."""
         if isinstance(annotation, Text):
             return self.read(_parsed(annotation.text), frame)
         if isinstance(annotation, Choice):
@@ -105,7 +105,7 @@ class AnnotationReader:
         return found.dotted if isinstance(found, (External, ClassDefinition)) else ""
 
     def _type_variable(self, definition: VariableDefinition, annotation: Name, frame: Frame) -> Values:
-        """A type variable stands for what the parameters that mention it were given."""
+        """The arguments of the parameters that mention a type variable, or the values of an alias."""
         if not isinstance(definition.value, Call):
             is_alias = isinstance(definition.value, (Name, Element, Choice)) and definition.value != annotation
             inner = Frame(definition.module, frame.function, frame.parameters, frame.busy | {definition.place})
@@ -126,7 +126,7 @@ class AnnotationReader:
         return self.read(bound, Frame(definition.module, busy=frame.busy))
 
     def _mentions_type(self, said: Expression, variable: Name, frame: Frame) -> bool:
-        """Whether an annotation is of something that makes what the variable stands for: `type[T]`."""
+        """Whether an annotation is of something that makes values of the variable's type, as `type[T]` is."""
         if isinstance(said, Choice):
             return any(self._mentions_type(each, variable, frame) for each in said.choices)
         if not isinstance(said, Element):
@@ -138,7 +138,7 @@ class AnnotationReader:
         return makes and bool(said.index) and said.index[-1] == variable
 
     def _made_by(self, value: Value, frame: Frame) -> Values:
-        """An instance of a class, or the object itself."""
+        """An instance of a class, the result of a function, or the object itself."""
         is_class = isinstance(value, Defined) and isinstance(value.definition, (ClassDefinition, External))
         if is_class or (isinstance(value, Defined) and isinstance(value.definition, FunctionDefinition)):
             return self._calls.call(value, None, frame)
@@ -146,7 +146,7 @@ class AnnotationReader:
 
 
 def _parsed(annotation: str) -> Expression:
-    """An annotation that is written as a string."""
+    """The expression in a string annotation."""
     try:
         return read_expression(annotation)
     except (SyntaxError, ValueError):

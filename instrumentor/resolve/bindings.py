@@ -1,4 +1,4 @@
-"""Whose the names in a file are: what functions bind, how names are spelled, and what is stored under them."""
+"""The scopes of names in a file, the spelling of names, and what is stored under them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import FunctionNode, Unit
 
-# What says of alternatives that something is one of them, or more of what something is.
+# Type constructors whose arguments are alternatives or qualified types.
 _ALTERNATIVES = frozenset({"Optional", "Union", "Final", "ClassVar"})
-# The kinds of nodes that may bind a name, have an annotation, or store something: most nodes are of none of them.
+# Node types that may bind a name, have an annotation, or store something. Most nodes have other types.
 _BINDING = frozenset(
     {ast.Name, ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal}
 )  # fmt: skip
@@ -28,7 +28,7 @@ STORING = frozenset(
 
 
 def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
-    """The names that each function of a file binds but by definitions and imports; under None those of its top."""
+    """The names that each function binds, except by definitions and imports; those of the top level under None."""
     found: dict[FunctionNode | None, set[str]] = {None: set()}
     for node in unit.parents:
         if type(node) not in _BINDING:
@@ -41,7 +41,7 @@ def bound_names(unit: Unit) -> dict[FunctionNode | None, set[str]]:
 
 
 def bound_by(node: ast.AST) -> list[str]:
-    """The names that a node binds by itself, but for definitions and imports."""
+    """The names that a node itself binds, except by definitions and imports."""
     if type(node) not in _BINDING:
         return []
     if isinstance(node, ast.Name):
@@ -52,7 +52,7 @@ def bound_by(node: ast.AST) -> list[str]:
 
 
 def function_around(unit: Unit, node: ast.AST) -> FunctionNode | None:
-    """The innermost function that a node lies in; None at the top of a file or class."""
+    """The innermost function around a node; None at the top level of a file or class."""
     parents, around = unit.parents, unit.around
     above = parents.get(node)
     passed: list[ast.AST] = []
@@ -67,7 +67,7 @@ def function_around(unit: Unit, node: ast.AST) -> FunctionNode | None:
 
 
 def parameter_around(unit: Unit, name: ast.Name) -> ast.arg | None:
-    """The parameter of the innermost function around that a name may stand for."""
+    """The parameter of the innermost enclosing function with this name; None if there is none."""
     function = function_around(unit, name)
     if function is None:
         return None
@@ -75,12 +75,12 @@ def parameter_around(unit: Unit, name: ast.Name) -> ast.arg | None:
 
 
 def declared_parameter(function: FunctionNode, name: str) -> ast.arg | None:
-    """The parameter of a name as a function declares it."""
+    """The parameter declaration with a name; None if there is none."""
     return next((each for each in all_parameters(function.args) if each.arg == name), None)
 
 
 def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
-    """The names of the classes of which an annotation says that something is: those in `Optional["A"]`, `A | B[C]`."""
+    """The classes of which an annotated value may be an instance: A and B in `Optional["A"]` and `A | B[C]`."""
     if isinstance(annotation, (ast.Name, ast.Attribute)):
         return [annotation]
     parts: list[ast.expr] = []
@@ -99,7 +99,7 @@ def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
 
 
 def annotations_of(node: ast.AST) -> list[ast.expr]:
-    """The annotations of a node: of a parameter, of what a function returns, of what is assigned or declared."""
+    """The annotations of a node: of a parameter, a function's result, or an assigned or declared variable."""
     if type(node) not in _ANNOTATED:
         return []
     annotation: ast.expr | None = None
@@ -111,19 +111,19 @@ def annotations_of(node: ast.AST) -> list[ast.expr]:
 
 
 def annotated_items(annotation: ast.expr) -> list[ast.expr]:
-    """The annotations of a tuple's items: of `tuple[A, B]`; empty for other annotations."""
+    """The annotations of a tuple's items in `tuple[A, B]`; empty for other annotations."""
     if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
         return []
     return annotation.slice.elts if spelling(annotation.value).rpartition(".")[2] in ("tuple", "Tuple") else []
 
 
 def names_within(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
-    """The names of the classes that an annotation names, those of a tuple's items included."""
+    """The class names in an annotation, including those of a tuple's items."""
     return [name for each in (annotation, *annotated_items(annotation)) for name in annotated_names(each)]
 
 
 def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | None, set[str]]) -> bool:
-    """Whether a name may stand for something else where a node reads it than what the file defines or imports by it."""
+    """Whether a name, where a node reads it, may mean something other than the file's definition or import."""
     function = function_around(unit, node)
     while function is not None:
         if name in bound.get(function, ()):
@@ -133,9 +133,9 @@ def is_bound(unit: Unit, node: ast.AST, name: str, bound: dict[FunctionNode | No
 
 
 def spelled_where_read(unit: Unit, node: ast.expr, bound: dict[FunctionNode | None, set[str]]) -> str:
-    """A dotted name as it is written, if its root is what the file defines or imports, or the object at hand.
+    """The spelling of a dotted name, if its root is defined or imported in the file, or is `self` or `cls`.
 
-    Of one that hangs on something else a dot and its last part; empty for what has no such name.
+    For an attribute of anything else, a dot and the attribute; empty for expressions without such a name.
     """
     spelled = spelling(node)
     root, _, rest = spelled.partition(".")
@@ -147,7 +147,7 @@ def spelled_where_read(unit: Unit, node: ast.expr, bound: dict[FunctionNode | No
 
 
 def spelling(expression: ast.expr) -> str:
-    """A dotted name as it is written; a dot and the attribute for one of what has no name; empty for all else."""
+    """The spelling of a dotted name; for an attribute of another expression, a dot and the attribute; else empty."""
     names: list[str] = []
     while isinstance(expression, ast.Attribute):
         names.append(expression.attr)
@@ -158,7 +158,7 @@ def spelling(expression: ast.expr) -> str:
 
 
 def stores(node: ast.AST) -> Sequence[tuple[ast.expr, ast.expr]]:
-    """The targets that a node stores to, each with the expression that the value is, or is taken from."""
+    """The targets that a node stores to, each with the expression that gives the value or contains it."""
     if type(node) not in STORING:
         return ()
     if isinstance(node, ast.Assign):

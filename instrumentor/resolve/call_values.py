@@ -1,4 +1,4 @@
-"""What expressions in the sources of libraries may give, as sets of abstract values."""
+"""Abstract values of expressions in library sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MODULE_KEYWORDS = ("model", "module")
 
 @dataclass(frozen=True)
 class Value:
-    """One thing that an expression may give."""
+    """One value that an expression may have."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,12 @@ class Fresh(Value):
     """A new object of a class.
 
     Attributes:
-        name: the class, under the module that defines it; the name called where the class is not seen.
-        nature: what it is.
-        place: where that was read (`timm/models/resnet.py:350`); empty for what the catalogue knows.
-        is_annotated: only an annotation says so.
-        cls: the class, where it was read.
+        name: the class, under the module that defines it; the callee's name if the class is unknown.
+        nature: its nature.
+        place: where it was found (`timm/models/resnet.py:350`); empty if only the catalogue knows it.
+        is_annotated: whether only an annotation says so.
+        cls: the class, if its source was read.
+        arguments: the arguments that it was made with.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Fresh(Value):
 
 @dataclass(frozen=True)
 class Argument(Value):
-    """What the caller passes as one parameter."""
+    """The caller's argument for one parameter."""
 
     position: int | None
     name: str
@@ -51,7 +52,7 @@ class Argument(Value):
 
 @dataclass(frozen=True)
 class Wrapped(Value):
-    """An object that holds the caller's argument and stands for it."""
+    """An object that wraps the caller's argument and stands for it."""
 
     inner: Argument
 
@@ -65,7 +66,7 @@ class Several(Value):
 
 @dataclass(frozen=True)
 class Unseen(Value):
-    """Something that the source does not tell."""
+    """An unknown value."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Defined(Value):
 
 @dataclass(frozen=True)
 class Method(Value):
-    """A method with what it was taken from."""
+    """A bound method."""
 
     function: FunctionDefinition
     receiver: Value
@@ -85,7 +86,7 @@ class Method(Value):
 
 @dataclass(frozen=True)
 class PartialCall(Value):
-    """A function with some of its arguments given."""
+    """A partial application."""
 
     callee: Value
     arguments: Arguments = field(compare=False, repr=False)
@@ -93,14 +94,14 @@ class PartialCall(Value):
 
 @dataclass(frozen=True)
 class Same(Value):
-    """A method that returns its object."""
+    """A method that returns its receiver."""
 
     receiver: Value
 
 
 @dataclass(frozen=True)
 class Above(Value):
-    """What `super()` gives."""
+    """The result of `super()`."""
 
     cls: ClassDefinition
     receiver: Value
@@ -115,7 +116,7 @@ class Word(Value):
 
 @dataclass(frozen=True)
 class Collection(Value):
-    """A container, any of whose values may be meant."""
+    """A container, whose elements are not distinguished."""
 
     values: frozenset[Value]
 
@@ -124,7 +125,7 @@ Values = frozenset[Value]
 
 
 class Lazy:
-    """A value that is found out when it is asked for: most arguments never are."""
+    """A value that is computed on demand, as most arguments are never needed."""
 
     def __init__(self, find: Callable[[], Values]) -> None:
         self._find: Callable[[], Values] | None = find
@@ -133,26 +134,26 @@ class Lazy:
     def __call__(self) -> Values:
         """The value."""
         if self._find is not None:
-            find, self._find = self._find, None  # one that leads to itself is nothing yet
+            find, self._find = self._find, None  # a value that depends on itself is empty meanwhile
             self._values = find()
         return self._values
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a call passes."""
+    """The arguments of a call."""
 
     positional: tuple[Lazy, ...]
     keywords: dict[str, Lazy]
 
     def first(self) -> Values:
-        """The argument that functions about modules take first."""
+        """The argument that functions operating on modules take first."""
         if self.positional:
             return self.positional[0]()
         return next((self.keywords[name]() for name in _MODULE_KEYWORDS if name in self.keywords), NOTHING)
 
     def with_more(self, more: Arguments | None) -> Arguments:
-        """These arguments, and those of a later call."""
+        """These arguments followed by those of a later call."""
         if more is None:
             return self
         return Arguments((*self.positional, *more.positional), {**self.keywords, **more.keywords})
@@ -164,7 +165,7 @@ NOTHING: Values = frozenset()
 
 @dataclass(eq=False)
 class Frame:
-    """One call of a function, or the top of a module."""
+    """One call of a function, or the top level of a module."""
 
     module: Module
     function: FunctionDefinition | None = None
@@ -173,12 +174,12 @@ class Frame:
     names: dict[str, Values] = field(default_factory=dict)
 
     def parameter(self, name: str) -> Values:
-        """What a parameter holds."""
+        """The value of a parameter."""
         return self.parameters[name]() if name in self.parameters else NOTHING
 
 
 def join(values: Iterable[Values]) -> Values:
-    """What is any of `values`."""
+    """The union of values, limited in size."""
     found: set[Value] = set()
     for each in values:
         found |= each
@@ -188,7 +189,7 @@ def join(values: Iterable[Values]) -> Values:
 
 
 def bind(facts: FunctionFacts, receiver: Value | None, arguments: Arguments | None) -> dict[str, Lazy]:
-    """What each parameter holds; for any arguments, the parameters themselves."""
+    """The value of each parameter. If `arguments` is None, the parameters stand for themselves."""
     names = list(facts.parameters)
     bound: dict[str, Lazy] = {}
     positional = facts.positional
@@ -208,7 +209,7 @@ def bind(facts: FunctionFacts, receiver: Value | None, arguments: Arguments | No
 
 
 def known(value: Value) -> Lazy:
-    """A value that is there already."""
+    """A value that needs no computation."""
     return Lazy(lambda: frozenset({value}))
 
 

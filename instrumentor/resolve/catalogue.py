@@ -1,7 +1,7 @@
-"""What the names of PyTorch and of the libraries around it stand for, as data.
+"""The meaning of names in PyTorch and the libraries around it, as data.
 
-Names are canonical dotted names without a package's inner layout: `canonical_name` maps the many paths by which one
-thing can be imported to the shortest. Entries are patterns of `fnmatch`.
+Names are canonical dotted names: `canonical_name` maps the paths by which something can be imported to the shortest.
+Entries are `fnmatch` patterns.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Holding(NamedTuple):
     """How an object of a library holds a model that the library makes for it.
 
     Attributes:
-        attribute: of the object, which holds the model.
-        argument: the parameter, the first one, that may be passed a model instead; empty where there is none.
-        putting_off: the parameter that may leave the model to be made later; empty where there is none.
+        attribute: the object's attribute that holds the model.
+        argument: the first parameter, if it may be passed a model instead; otherwise empty.
+        putting_off: the parameter that may postpone making the model; empty if there is none.
     """
 
     attribute: str
@@ -32,7 +32,7 @@ class Holding(NamedTuple):
 
 
 class Effect(Enum):
-    """What a known function does with the modules passed to it."""
+    """What a known function does with modules passed to it."""
 
     IDENTITY = "returns its argument"
     IDENTITY_TUPLE = "returns its arguments, as a tuple where there are several"
@@ -112,7 +112,7 @@ _MODULE_FACTORIES = (
     "torch_geometric.nn.[A-Z]*",
 )
 
-# What is in `timm.models` besides the functions and classes named after the models that they make.
+# Names in `timm.models` besides the functions and classes that make models.
 _TIMM_HELPERS = (
     "*Cfg",
     "*_",
@@ -145,7 +145,7 @@ _TIMM_HELPERS = (
     "split_model_name_tag",
     "to_*tuple",
 )
-# What the names above cover besides.
+# Names that the patterns above match but that make no modules.
 _NO_FACTORIES = (
     "diffusers.*EMAModel*",
     "transformers.*Arguments",
@@ -166,9 +166,9 @@ _NO_FACTORIES = (
     *(f"timm.models.*.{name}" for name in _TIMM_HELPERS),
 )
 
-# Names of torch.nn that make tensors which modules keep.
+# Names in torch.nn that make tensors for modules.
 _TENSORS_OF_MODULES = frozenset({"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"})
-# Names of torch.nn that make modules without any parameter. What is not listed has parameters or may have some.
+# Names in torch.nn that make modules without parameters. All others have or may have some.
 _PARAMETER_FREE_LAYERS = (
     "*Loss",
     "Identity",
@@ -217,7 +217,7 @@ _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
 
 _PARAMETER_FREE = ("torchvision.transforms.*Normalize", "torchvision.transforms.v2.[A-Z]*", "kornia.losses.*")
 
-# What reinforcement learning trains in, and what is made of it.
+# Environments and tools of reinforcement learning.
 _ENVIRONMENTS = tuple(
     f"stable_baselines3.common.{name}.*"
     for name in ("atari_wrappers", "buffers", "callbacks", "env_util", "logger", "monitor", "vec_env")
@@ -241,9 +241,9 @@ _NOT_MODULES = (
     *_ENVIRONMENTS,
 )
 
-# What these give may be anything, mostly no module: its use tells.
+# Functions whose result may be anything, but is usually no module. Its use decides.
 _ANYTHING = frozenset({"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce"})
-# What gives back what somebody gave, a function or class too, or what a function of the script did.
+# Functions that return something passed earlier, also a function or class, or what a function of the script returned.
 _HANDING_BACK = (
     "asyncio.*.get*",
     "asyncio.*.result",
@@ -261,7 +261,7 @@ _HANDING_BACK = (
     "timm.models.*named_apply",
 )
 
-# Packages in which no module is made, so that nobody needs to read them.
+# Packages that make no modules and need not be read.
 _PLAIN_PACKAGES = frozenset(
     [
         "numpy",
@@ -296,11 +296,11 @@ _PLAIN_PACKAGES = frozenset(
     ]
 )
 
-# What calls a function for each element of what it goes over, or with the parts of each.
+# Functions that call their argument for each element of an iterable, or with its parts.
 MAPPING = frozenset({"builtins.map", "itertools.starmap"})
-# What a library is called, or a file of the project, that is imported under a computed name.
+# The name of a library, or of a file of the project, that is imported under a computed name.
 ANY_LIBRARY = "importlib.*"
-# What is looked up by a string in one of these may be anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
+# Lookups by a string in these may give anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
 _NAMED_AT_RUN_TIME = ("sys.modules", "importlib", "builtins", "torch.nn.")
 
 _BARE_WRAPPERS = frozenset(
@@ -380,7 +380,7 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
 
 _LAST_PARTS = frozenset(pattern.rpartition(".")[2] for pattern, _ in _EFFECTS)
 
-# What in torch itself makes, holds or changes modules: each way to it has one of these words in it.
+# Words in the path of everything in torch itself that makes, holds or changes modules.
 TORCH_WORDS = (
     "AveragedModel",
     "ScriptModule",
@@ -399,12 +399,12 @@ TORCH_WORDS = (
     "quantization",
     "swa_utils",
 )
-# Packages of which this catalogue says more than their sources do: they look up in tables of their own what is imported
-# from them, wrap what they are given in one of many ways, or make models for themselves.
+# Packages about which this catalogue says more than their sources: they look up imported names in tables of their own,
+# wrap their arguments in one of many ways, or make models for themselves.
 CATALOGUED_PACKAGES = frozenset(
     {"accelerate", "diffusers", "fastai", "sb3_contrib", "stable_baselines3", "torch", "transformers", "trl"}
 )
-# The modules of torch that lead to those.
+# Modules of torch that contain these.
 TORCH_NAMESPACES = frozenset({"torch", "models", "modules", "utils", *TORCH_WORDS})
 
 _PACKAGES_OF_MODULES = tuple(
@@ -414,9 +414,9 @@ _PACKAGES_OF_MODULES = tuple(
     }
 )
 
-# Attributes of modules that are tensors, and of tensors.
+# Attributes of modules that are tensors, and attributes of tensors.
 TENSOR_ATTRIBUTES = frozenset({"weight", "bias", "data", "grad", "requires_grad", "shape", "dtype", "device", "ndim"})
-# Methods that tensors have, most of which classes call of those they keep.
+# Methods of tensors, most of which classes call on tensors that they hold.
 TENSOR_METHODS = frozenset(
     {
         "abs", "add", "add_", "argmax", "argmin", "bfloat16", "bool", "chunk", "clamp", "clamp_", "clone",
@@ -429,7 +429,7 @@ TENSOR_METHODS = frozenset(
         "view_as", "zero_",
     }
 )  # fmt: skip
-# Attributes of modules that are plain values: those of torch's own, and what projects keep their settings in.
+# Attributes of modules that are plain values: those of torch's modules, and names that projects use for settings.
 PLAIN_ATTRIBUTES = frozenset(
     {
         "args", "batch_first", "bidirectional", "cfg", "config", "dilation", "embed_dim", "embedding_dim", "eps",
@@ -461,7 +461,7 @@ IDENTITY_METHODS = frozenset(
         "to_empty",
     ]
 )
-# Methods after which the module holds other parameters.
+# Methods after which the module has other parameters.
 REPLACING_METHODS = frozenset({"to_empty"})
 # Methods that return one of the module's submodules.
 SUBMODULE_METHODS = frozenset(
@@ -474,13 +474,13 @@ SUBMODULE_METHODS = frozenset(
         "get_decoder",
     ]
 )
-# Methods that go over a module's submodules, and over them with their names.
+# Methods that iterate over a module's submodules, without and with their names.
 ITERATING_METHODS = frozenset({"modules", "children"})
 NAMING_METHODS = frozenset({"named_modules", "named_children"})
-# Methods that put their arguments into a module as its submodules.
-NAMED_ADOPTING_METHODS = frozenset({"add_module", "register_module"})  # which store attributes
+# Methods that make their arguments submodules of a module.
+NAMED_ADOPTING_METHODS = frozenset({"add_module", "register_module"})  # these store attributes
 ADOPTING_METHODS = NAMED_ADOPTING_METHODS | frozenset({"append", "extend", "insert", "update", "__setitem__"})
-# Methods that look at or change the module in place and give nothing away that trains.
+# Methods that read or change the module in place and return nothing trainable.
 HARMLESS_METHODS = frozenset(
     [
         "load_state_dict",
@@ -496,9 +496,9 @@ HARMLESS_METHODS = frozenset(
         "get_parameter",
     ]
 )
-# Attributes under which wrappers keep what they hold.
+# Attributes in which wrappers hold their content.
 UNWRAPPING_ATTRIBUTES = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "base_model"})
-# Using an object so says that it is a module ...
+# Uses that show by themselves that an object is a module.
 MODULE_EVIDENCE = frozenset(
     [
         "parameters",
@@ -516,7 +516,7 @@ MODULE_EVIDENCE = frozenset(
         "gradient_checkpointing_enable",
     ]
 )
-# ... and so only together with a call of the object itself.
+# Uses that show it only together with a call of the object.
 WEAK_EVIDENCE = frozenset(
     [
         "train",
@@ -533,7 +533,7 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
-# Classes that define such methods are of modules.
+# A class that defines one of these methods is a module class.
 MODULE_METHODS = frozenset({"forward", "training_step", "configure_optimizers"})
 CALLED = "()"
 WRAPPED = "a wrapper for modules"
@@ -541,12 +541,12 @@ DECLARED = "an annotation with a class of modules"
 BACKWARD = "backward"
 TRAINED = "a backward pass starts from what it gives"
 AS_LOSS = "a backward pass starts from what it makes of outputs"
-# Moving objects is nothing that only modules do.
+# Moving an object does not show that it is a module.
 MOVES = frozenset({"to", "cuda", "cpu", "half", "float", "double"})
 
-# Decorators that hand a function's source or bytecode to a compiler, which may not know the proxy.
+# Decorators that pass a function's source or bytecode to a compiler, which may not know the proxy.
 _COMPILING_DECORATORS = ("torch.jit.*", "torch.compile", "torch.compiler.*", "torch._dynamo.*", "numba.*", "triton.*")
-# Decorators that leave it to the callers what a function is called with.
+# Decorators whose functions are called only by their callers, with their arguments.
 _TRANSPARENT_DECORATORS = (
     "torch.*",
     "functools.*",
@@ -559,9 +559,9 @@ _TRANSPARENT_DECORATORS = (
     "*.no_grad",
     "*.inference_mode",
 )
-# What writes its first argument to a file and does nothing else with it.
+# Functions that only write their first argument to a file.
 _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
-# What takes a module as its first argument, or as its `model`, which shows that the object is one.
+# Functions and classes that take a module as their first argument or as `model`.
 _TAKING_MODULES = (
     "composer.Trainer",
     "fvcore.nn.FlopCountAnalysis",
@@ -581,7 +581,7 @@ _TAKING_MODULES = (
     "trl.*Trainer",
     "wandb.watch",
 )
-# What makes objects of the classes that it is given, out of sight: libraries that train what they make, and fields.
+# Functions and classes that instantiate the classes passed to them: libraries that train, and fields.
 _MAKING_OBJECTS = (
     "attr.field",
     "attr.ib",
@@ -599,7 +599,7 @@ _MAKING_OBJECTS = (
     "torchensemble.*",
     "transformers.*Trainer",
 )
-# What has a model of its own, with the attribute that holds it; made where the argument named merely says which one.
+# Classes and functions whose objects hold a model of their own; `argument` may merely name the kind of model.
 _HOLDING_MODELS = (
     ("trl.*Trainer", Holding("model", "model")),
     *(
@@ -618,7 +618,7 @@ _HOLDING_MODELS = (
     ),
 )
 _HOLDING_PACKAGES = tuple({f"{pattern.partition('.')[0]}." for pattern, _ in _HOLDING_MODELS})
-# Contexts that bind what they were passed, and such as may end an exception.
+# Contexts that bind their argument, and contexts that may end an exception.
 _GIVING_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.closing"})
 _SUPPRESSING_CONTEXTS = ("contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack", "unittest.*")
 
@@ -639,13 +639,13 @@ _CANONICAL_PREFIXES = (
 
 
 def is_bare_wrapper(name: str) -> bool:
-    """Whether a class does nothing but keep the module that it is made for, as its `module`."""
+    """Whether a class only holds the module that it is made for, as its `module`."""
     return canonical_name(name) in _BARE_WRAPPERS
 
 
 @lru_cache(maxsize=4096)
 def canonical_name(name: str) -> str:
-    """The shortest of the names by which a library's thing is known."""
+    """The shortest name of something of a library."""
     for prefix, short in _CANONICAL_PREFIXES:
         if name.startswith(prefix):
             rest = name[len(prefix) :].split(".")
@@ -656,7 +656,7 @@ def canonical_name(name: str) -> str:
 
 
 def is_complete(name: str) -> bool:
-    """Whether this catalogue says all that there is to say about a name's package: torch, and packages without one."""
+    """Whether this catalogue is complete for a package: torch, the standard library, packages without modules."""
     package = name.partition(".")[0]
     return package == "torch" or _is_plain(package)
 
@@ -667,19 +667,19 @@ def _is_plain(package: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def effect_of(name: str) -> Effect | None:
-    """What the function `name` does with modules passed to it; None where that is not known."""
+    """What the function `name` does with modules passed to it; None if unknown."""
     name = canonical_name(name)
     return next((effect for pattern, effect in _EFFECTS if fnmatchcase(name, pattern)), None)
 
 
 def is_method_with_effect(name: str) -> bool:
-    """Whether some library's object has a method `name` of which it is known what it does with modules."""
+    """Whether some library object has a method `name` with a known effect on modules."""
     return name in _LAST_PARTS
 
 
 @lru_cache(maxsize=4096)
 def nature_of_call(name: str) -> Nature:
-    """What calling the library's class or function `name` gives, its arguments aside."""
+    """The nature of what calling the library's class or function `name` returns, regardless of its arguments."""
     name = canonical_name(name)
     if _is_layer(name):
         layer = name.removeprefix("torch.nn.")
@@ -703,7 +703,7 @@ def nature_of_call(name: str) -> Nature:
 
 @lru_cache(maxsize=4096)
 def nature_of_base(name: str) -> Nature:
-    """What a class is whose base is the library's class `name`."""
+    """The nature of a class whose base is the library's class `name`."""
     name = canonical_name(name)
     if _is_layer(name):
         return nature_of_call(name)
@@ -717,13 +717,13 @@ def nature_of_base(name: str) -> Nature:
 
 
 def is_of_modules(name: str) -> bool:
-    """Whether this catalogue knows something in a name's package that makes, holds or changes modules."""
+    """Whether this catalogue lists something in a name's package that makes, holds or changes modules."""
     return name.partition(".")[0].startswith(_PACKAGES_OF_MODULES)
 
 
 @lru_cache(maxsize=4096)
 def is_listed(name: str) -> bool:
-    """Whether this catalogue has an entry for `name`, or for a method of it, and not merely for its package."""
+    """Whether this catalogue has an entry for `name` or one of its methods, not merely for its package."""
     name = canonical_name(name)
     classes = (*_MODULE_BASES, *_MODULE_FACTORIES, *_NO_FACTORIES, *_TAKING_MODULES, *_MAKING_OBJECTS)
     effects = tuple(pattern for pattern, _ in _EFFECTS)
@@ -736,37 +736,37 @@ def is_parameter(name: str) -> bool:
 
 
 def is_container(name: str) -> bool:
-    """Whether `name` is a torch.nn container, which is made of its arguments alone."""
+    """Whether `name` is a torch.nn container, whose parameters are only those of its elements."""
     name = canonical_name(name)
     return name.startswith("torch.nn.") and name.removeprefix("torch.nn.") in _CONTAINERS
 
 
 @lru_cache(maxsize=4096)
 def is_compiling_decorator(name: str) -> bool:
-    """Whether functions decorated with `name` are read by a compiler."""
+    """Whether a compiler reads functions decorated with `name`."""
     return _matches(name, _COMPILING_DECORATORS)
 
 
 @lru_cache(maxsize=4096)
 def is_transparent_decorator(name: str) -> bool:
-    """Whether what `name` decorates is called by its callers only, with what they pass."""
+    """Whether functions decorated with `name` are called only by their callers, with their arguments."""
     return _matches(name, _TRANSPARENT_DECORATORS)
 
 
 def is_saving(name: str) -> bool:
-    """Whether a library's function writes its first argument to a file and does nothing else with it."""
+    """Whether a library function only writes its first argument to a file."""
     return name in _SAVING
 
 
 @lru_cache(maxsize=4096)
 def takes_module(name: str) -> bool:
-    """Whether what a library's function or class `name` takes first, or as its `model`, is a module."""
+    """Whether the first argument of a library's function or class `name`, or its `model`, is a module."""
     return _matches(canonical_name(name), _TAKING_MODULES)
 
 
 @lru_cache(maxsize=4096)
 def holding(name: str) -> Holding | None:
-    """How what a library's `name` gives holds a model made for it; None for those not known to do so."""
+    """How the object that a library's `name` returns holds a model made for it; None if it is not known to do so."""
     if not name.startswith(_HOLDING_PACKAGES):
         return None
     return next((held for pattern, held in _HOLDING_MODELS if fnmatchcase(name, pattern)), None)
@@ -774,17 +774,17 @@ def holding(name: str) -> Holding | None:
 
 @lru_cache(maxsize=4096)
 def makes_objects(name: str) -> bool:
-    """Whether what a library's function or class `name` is known for is to make objects of the classes it is given."""
+    """Whether a library's function or class `name` is known to instantiate the classes passed to it."""
     return _matches(canonical_name(name), _MAKING_OBJECTS)
 
 
 def is_giving_context(name: str) -> bool:
-    """Whether a `with` block over what `name` gives binds what `name` was passed."""
+    """Whether a `with` block binds the argument of the context `name`."""
     return name in _GIVING_CONTEXTS
 
 
 def never_suppresses(name: str) -> bool:
-    """Whether an exception always leaves a `with` block over what `name` gives."""
+    """Whether exceptions always leave a `with` block of the context `name`."""
     package = name.partition(".")[0]
     is_known = package == "torch" or package in sys.stdlib_module_names
     return is_known and not _matches(name, _SUPPRESSING_CONTEXTS)
@@ -801,5 +801,5 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 @cache
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """One regular expression for several patterns: trying them one by one takes ten times as long."""
+    """One regular expression for several patterns. Matching them individually takes ten times as long."""
     return re.compile("|".join(map(translate, patterns)))

@@ -1,4 +1,4 @@
-"""Which of a project's classes are modules, and which of these have parameters."""
+"""Which classes of a project are module classes, and which of these have parameters."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class Declaration(NamedTuple):
-    """What an annotation says of what it stands at.
+    """What an annotation says.
 
     Attributes:
-        is_module: it is a module.
-        names: of which library's class it is, torch and the standard library aside: these tell nothing.
+        is_module: whether the annotated value is a module.
+        names: the library classes that it names, except those of torch and the standard library, which are no evidence.
     """
 
     is_module: bool
@@ -50,9 +50,9 @@ class Declaration(NamedTuple):
 
 
 def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
-    """One order of all classes that keeps those given (C3: https://docs.python.org/3/howto/mro.html), if there is one.
+    """The C3 linearisation of classes (https://docs.python.org/3/howto/mro.html).
 
-    Else, where Python would refuse the class, the classes in the order in which they come.
+    If there is none and Python would refuse the class, the classes in the order in which they occur.
     """
     pending = [list(order) for order in orders if order]
     found: list[Class] = []
@@ -66,7 +66,7 @@ def _merge(orders: Sequence[Sequence[Class]]) -> list[Class]:
 
 
 class Hierarchy:
-    """The classes of a project with what is above and below each."""
+    """The class hierarchy of a project."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -74,7 +74,7 @@ class Hierarchy:
         self._natures: dict[str, Nature] = {}
         self._ancestors: dict[str, list[Class]] = {}
         self._bases: dict[str, tuple[Class | str | None, ...]] = {}
-        # Of classes with one base, which is of the project, that base: above it lies all that lies above them.
+        # For a class whose only base is a class of the project, that base. Its ancestors are all further ancestors.
         self._sole_bases: dict[str, Class] = {}
         self._library_bases: dict[str, list[str | None]] = {}
         self._methods: dict[tuple[str, str], Function | None] = {}
@@ -91,7 +91,7 @@ class Hierarchy:
         self._declared: dict[str, dict[tuple[ast.AST, str], ast.expr]] = {}
 
     def resolve(self, unit: Unit, expression: ast.expr) -> Class | Function | Unit | str | None:
-        """What a name or a dotted name stands for, by the unit's imports and definitions alone."""
+        """The meaning of a dotted name, by the unit's imports and definitions alone."""
         if isinstance(expression, ast.Name):
             return self._resolve_name(unit, expression.id)
         if isinstance(expression, ast.Attribute):
@@ -101,7 +101,7 @@ class Hierarchy:
         return None
 
     def resolve_spelled(self, unit: Unit, spelled: str) -> Class | Function | Unit | str | None:
-        """Likewise for a dotted name as it is written."""
+        """The same for the spelling of a dotted name."""
         key = (unit.name, spelled)
         if key not in self._spelled:
             root, *rest = spelled.split(".")
@@ -117,9 +117,9 @@ class Hierarchy:
         return f"{above}.{name}" if isinstance(above, str) else None
 
     def names_in_libraries(self, unit: Unit, expression: ast.expr) -> list[str]:
-        """The names in libraries that a name or dotted name may stand for: of a class of the project, those above it.
+        """The library names that a dotted name may mean; for a class of the project, those of its library bases.
 
-        A name that nothing in the unit explains may be any that it imports by `*`.
+        An unresolved name may be any that the unit imports by `*`.
         """
         found = self.resolve(unit, expression)
         if isinstance(found, Class):
@@ -129,7 +129,7 @@ class Hierarchy:
         return [found] if isinstance(found, str) else []
 
     def declaration(self, unit: Unit, annotation: ast.expr) -> Declaration:
-        """What an annotation says; that something is a module only where it leaves no choice but None."""
+        """What an annotation says. It shows a module only if it allows nothing else but None."""
         known = self._declarations.get(annotation)
         if known is None:
             found = [self.resolve(unit, each) for each in annotated_names(annotation)]
@@ -144,9 +144,9 @@ class Hierarchy:
         return known
 
     def declared(self, unit: Unit) -> dict[tuple[ast.AST, str], ast.expr]:
-        """The annotations of a file's variables, by what these belong to with their names.
+        """The annotations of a file's variables, by owner and name.
 
-        That is a function, a class for attributes of its instances, or the file's tree.
+        The owner is a function, a class (for attributes of its instances), or the file's tree.
         """
         if unit.name not in self._declared:
             found = self._declared[unit.name] = {}
@@ -162,24 +162,24 @@ class Hierarchy:
         return found
 
     def bases(self, cls: Class) -> tuple[Class | str | None, ...]:
-        """What the bases of a class stand for; None for those that cannot be resolved."""
+        """The bases of a class; None for those that cannot be resolved."""
         if cls.key not in self._bases:
             found = (self.resolve(cls.unit, base) for base in cls.node.bases)
             self._bases[cls.key] = tuple(base if isinstance(base, (Class, str)) else None for base in found)
         return self._bases[cls.key]
 
     def ancestors(self, cls: Class) -> list[Class]:
-        """The class and those above it within the project, in the order in which Python looks for methods."""
+        """The class and its ancestors within the project, in method resolution order."""
         known = self._ancestors.get(cls.key)
         if known is None:
             for each in reversed(self._chain(cls)):
-                self._ancestors[each.key] = [each]  # what a class above itself, which Python refuses, counts as
+                self._ancestors[each.key] = [each]  # for a class that is its own ancestor, which Python refuses
                 known = self._ancestors[each.key] = self._find_ancestors(each)
             assert known is not None
         return known
 
     def _chain(self, cls: Class) -> list[Class]:
-        """A class and those above it, each the only base of the one before, of whose ancestors nothing is known yet."""
+        """A class and its ancestors along sole bases, up to one whose ancestors are known."""
         found = {cls.key: cls}
         while len(bases := self.bases(cls)) == 1 and isinstance(base := bases[0], Class):
             if base.key in self._ancestors or base.key in found:
@@ -197,7 +197,7 @@ class Hierarchy:
         return [cls, *orders[0]]
 
     def library_bases(self, cls: Class) -> Sequence[str | None]:
-        """The bases outside the project of a class and of those above it; None for unresolvable ones."""
+        """The bases outside the project of a class and its ancestors; None for those that cannot be resolved."""
         found = self._library_bases.get(cls.key)
         if found is None:
             above = self.ancestors(cls)
@@ -214,7 +214,7 @@ class Hierarchy:
         return found
 
     def descendants(self, cls: Class) -> list[Class]:
-        """The classes below a class in the units read so far."""
+        """The subclasses of a class, direct and indirect, in the units read so far."""
         if len(self.project.units) != self._units_below:
             self._units_below = len(self.project.units)
             units = dict.fromkeys(unit for unit in self.project.units.values() if unit is not None)
@@ -232,11 +232,11 @@ class Hierarchy:
         return self._below.get(cls, [])
 
     def _sole_ancestors(self, cls: Class, lengths: dict[str, int]) -> int:
-        """How many of those above a class come one behind the other, each the only base of the one before.
+        """The number of ancestors that a class has along sole bases.
 
         Args:
             cls: the class, whose ancestors are known.
-            lengths: the answers so far, by the keys of classes.
+            lengths: the results so far, by class key.
         """
         chain: list[str] = []
         base: Class | None = cls
@@ -244,7 +244,7 @@ class Hierarchy:
             lengths[base.key] = 0
             chain.append(base.key)
             base = self._sole_bases.get(base.key)
-        # The last has no base of that kind, or goes on with one whose answer is known.
+        # The last one has no sole base, or its base has a known result.
         length = -1 if base is None else lengths[base.key]
         for key in reversed(chain):
             length += 1
@@ -252,12 +252,12 @@ class Hierarchy:
         return lengths[cls.key]
 
     def mixed_descendants(self, cls: Class) -> list[Class]:
-        """Those among the classes below a class that may have other classes behind it than those above it."""
+        """The subclasses of a class in whose resolution order other classes than its ancestors may follow it."""
         self.descendants(cls)
         return self._mixed_below.get(cls, [])
 
     def method(self, cls: Class, name: str) -> Function | None:
-        """The method that an instance of exactly this class has."""
+        """The method that an instance of exactly this class has; None if there is none."""
         found: Function | None = None
         passed: list[tuple[str, str]] = []
         above = self.ancestors(cls)
@@ -279,7 +279,7 @@ class Hierarchy:
         return self.knowledge.has_factories and self.knowledge.is_factory(dotted_name(function))
 
     def looks_like_module(self, cls: Class) -> bool:
-        """Whether a class defines what only modules have, or uses its own object as a module."""
+        """Whether a class defines a method typical of modules, or uses its own object as a module."""
         if cls.key not in self._looks:
             own = own_names(cls.node)
             nodes = self._nodes_of(cls)
@@ -296,14 +296,14 @@ class Hierarchy:
         return self._looks[cls.key]
 
     def _nodes_of(self, cls: Class) -> list[ast.AST]:
-        """A class definition and all that lies in it."""
+        """A class definition and all nodes in it."""
         found = self._nodes.get(cls.key)
         if found is None:
             found = self._nodes[cls.key] = walk(cls.node)
         return found
 
     def is_module(self, cls: Class) -> bool:
-        """Whether instances are modules, with parameters or without."""
+        """Whether instances are modules, with or without parameters."""
         return self.nature(cls) in (Nature.MODULE, Nature.NO_PARAMS)
 
     def is_generic(self, cls: Class) -> bool:
@@ -314,9 +314,10 @@ class Hierarchy:
         )
 
     def registers_nothing(self, cls: Class) -> bool:
-        """Whether no method of a class of modules registers anything by a call, or uses its own object as a module.
+        """Whether no method of a module class registers anything by a call, or uses its own object as a module.
 
-        Nor can that be called: neither the class nor one above it in the project says what a call would do.
+        Nor can its instances be called: neither the class nor an ancestor in the project defines `forward` or
+        `__call__`.
         """
         bases = {None if base is None else catalogue.canonical_name(base) for base in self.library_bases(cls)}
         related = self.ancestors(cls)
@@ -330,9 +331,9 @@ class Hierarchy:
         )
 
     def nature(self, cls: Class) -> Nature:
-        """What calling the class gives."""
+        """The nature of what calling the class makes."""
         if cls.key not in self._natures:
-            self._natures[cls.key] = Nature.MODULE  # what a recursive mention of the class counts as
+            self._natures[cls.key] = Nature.MODULE  # the value for recursive references to the class
             self._natures[cls.key] = self._find_nature(cls)
         return self._natures[cls.key]
 
@@ -348,13 +349,13 @@ class Hierarchy:
         if best is Nature.NO_PARAMS and self._may_have_parameters(cls):
             return Nature.MODULE
         if best is Nature.NO_PARAMS and not (self.method(cls, "forward") or self.method(cls, "__call__")):
-            # Neither a loss nor a layer, which are the modules that have no parameters; unless torch defines it.
+            # Only losses and layers have no parameters, and this is neither, unless torch defines it.
             torch_bases = {catalogue.canonical_name(base) for base in self.library_bases(cls) if base is not None}
             return Nature.MODULE if "torch.nn.Module" in torch_bases else best
         return best
 
     def _may_have_parameters(self, cls: Class) -> bool:
-        """Whether anything in a class, or in those above it, may be a parameter or a module that has some."""
+        """Whether something in a class or its ancestors may be a parameter, or a module with parameters."""
         pending = [cls]
         while pending[-1].key in self._sole_bases and pending[-1].key not in self._with_parameters:
             pending.append(self._sole_bases[pending[-1].key])
@@ -364,14 +365,14 @@ class Hierarchy:
         return self._with_parameters[cls.key]
 
     def _find_parameters(self, cls: Class) -> bool:
-        """The same, where it is known of the only base."""
+        """The same, if the result for the sole base is known."""
         base = self._sole_bases.get(cls.key)
         if base is not None and self._with_parameters[base.key]:
             return True
         new = self.ancestors(cls) if base is None else [cls]
         if any(self._text_of(each).may_register for each in new):
             return True
-        # What one class keeps, one above or below it uses.
+        # What one class stores, an ancestor or descendant may use.
         uses = self._uses[cls.key] = _Uses.joined([self._text_of(each).uses for each in new])
         if base is not None:
             uses = self._uses[cls.key] = _Uses.joined([self._uses[base.key], uses])
@@ -385,7 +386,7 @@ class Hierarchy:
         )
 
     def _text_of(self, cls: Class) -> _Text:
-        """What a class by itself does with its object."""
+        """What the text of a class does with its own object."""
         found = self._texts.get(cls.key)
         if found is None:
             nodes, own = self._nodes_of(cls), own_names(cls.node)
@@ -400,7 +401,7 @@ class Hierarchy:
     def _may_hold_parameters(
         self, cls: Class, own: frozenset[str], attribute: str, value: ast.expr, uses: _Uses
     ) -> bool:
-        """Whether what a class stores in an attribute may be a parameter, or a module that has some."""
+        """Whether the value that a class stores in an attribute may be a parameter, or a module with parameters."""
         values = [value, *(_local_values(cls.unit, value) if isinstance(value, ast.Name) else ())]
         if any(self._is_parameter_maker(cls.unit, call) for each in values for call in _calls(each)):
             return True
@@ -412,14 +413,14 @@ class Hierarchy:
             return True
         if isinstance(value, ast.Name) and self._is_declared_module(cls, value):
             return True
-        # What a plain list or dictionary holds is no part of the module.
+        # The contents of a plain list or dictionary are no part of the module.
         is_used = attribute in uses.whole or (
             attribute in uses.with_called_elements and not isinstance(value, DISPLAYS)
         )
         return is_used and not self._is_parameter_free(cls.unit, value)
 
     def _is_declared_module(self, cls: Class, name: ast.Name) -> bool:
-        """Whether a name is a parameter of the function around it whose annotation is a class of modules."""
+        """Whether a name is a parameter of the enclosing function that is annotated with a module class."""
         parameter = parameter_around(cls.unit, name)
         annotation = None if parameter is None else parameter.annotation
         return annotation is not None and any(self._is_module_class(cls.unit, part) for part in walk(annotation))
@@ -438,14 +439,14 @@ class Hierarchy:
         )
 
     def _may_register(self, unit: Unit, helper: ast.expr) -> bool:
-        """Whether a function that an object is passed to may put something into it."""
+        """Whether a function that is passed an object may register something in it."""
         found = self.resolve(unit, helper)
         if isinstance(found, Function):
             return registers(found.node)
         return not isinstance(found, str) or self.knowledge.may_register(found)
 
     def _is_parameter_maker(self, unit: Unit, call: ast.Call, seen: set[str] | None = None) -> bool:
-        """Whether a call may make a parameter, or a module that has some; `seen` are functions looked into before."""
+        """Whether a call may make a parameter, or a module with parameters; `seen` holds functions already examined."""
         found = self.resolve(unit, call.func)
         if isinstance(found, Class):
             bases = self.library_bases(found)
@@ -459,7 +460,7 @@ class Hierarchy:
         return False
 
     def _makes_parameters(self, function: Function, seen: set[str] | None = None) -> bool:
-        """Whether a function may make a parameter, or a module that has some."""
+        """Whether a function may make a parameter, or a module with parameters."""
         seen = set() if seen is None else seen
         if function.key in seen:
             return False
@@ -467,15 +468,15 @@ class Hierarchy:
         return any(self._is_parameter_maker(function.unit, each, seen) for each in _calls(function.node))
 
     def _own_methods_called(self, cls: Class, own: frozenset[str], value: ast.expr) -> list[Function]:
-        """The methods of the object at hand that a value is made with: `self.layers = self._make_layers()`."""
+        """The methods of the own object that make a value: `self.layers = self._make_layers()`."""
         called = [call.func for call in _calls(value) if isinstance(call.func, ast.Attribute)]
         methods = [self.method(cls, each.attr) for each in called if is_own(each.value, own)]
         return [each for each in methods if each is not None]
 
     def _is_out_of_sight(self, unit: Unit, value: ast.expr, seen: set[str] | None = None) -> bool:
-        """Whether a value is made by what a name holds, or by a library's function, of which nothing is known.
+        """Whether a value is the result of calling a local variable, or a library function of which nothing is known.
 
-        So is what a function gives that calls such a thing; `seen` are functions looked into before.
+        Functions that make such calls count too; `seen` holds the functions already examined.
         """
         if not isinstance(value, ast.Call):
             return False
@@ -492,7 +493,7 @@ class Hierarchy:
         return isinstance(found, str) and not self._is_parameter_free(unit, value)
 
     def _is_parameter_free(self, unit: Unit, value: ast.expr) -> bool:
-        """Whether a value that the class calls, or goes over, is known to hold no parameter."""
+        """Whether a value that the class calls or iterates over is known to hold no parameters."""
         if isinstance(value, ast.Subscript):
             return self._is_parameter_free(unit, value.value)
         if isinstance(value, ast.Name):
@@ -508,11 +509,11 @@ class Hierarchy:
         if catalogue.is_container(found):
             return all(self._is_parameter_free(unit, argument) for argument in value.args)
         if self.knowledge.effect_of(found) not in (None, Effect.READS):
-            return False  # `copy.deepcopy(model)` has what the model has
+            return False  # `copy.deepcopy(model)` has the model's parameters
         return self.knowledge.nature_of_call(found) in (Nature.NO_PARAMS, Nature.NOT_MODULE)
 
     def _is_tensor(self, unit: Unit, value: ast.expr) -> bool:
-        """Whether a value is what a function of torch's gives that makes tensors, and nothing in it is a parameter."""
+        """Whether a value is the result of a torch function that makes tensors, none of them a parameter."""
         found = self.resolve(unit, value.func) if isinstance(value, ast.Call) else None
         return (
             isinstance(found, str)
@@ -524,12 +525,12 @@ class Hierarchy:
 
 
 class _Uses(NamedTuple):
-    """What the methods of a class, and of those above it, do with the attributes of the object at hand.
+    """How the methods of a class and its ancestors use the attributes of their object.
 
     Attributes:
-        whole: those that they call, iterate, or use as only modules are.
-        with_called_elements: those whose elements they call.
-        with_called_parts: those of which they call something.
+        whole: the attributes that they call, iterate over, or use as modules.
+        with_called_elements: the attributes whose elements they call.
+        with_called_parts: the attributes of which they call a member.
     """
 
     whole: frozenset[str]
@@ -538,7 +539,7 @@ class _Uses(NamedTuple):
 
     @classmethod
     def of(cls, nodes: Sequence[ast.AST], own: frozenset[str]) -> _Uses:
-        """What one class does."""
+        """The uses in one class."""
         called = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
         whole = {each.attr for each in called if is_own(each.value, own)}
         whole |= _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
@@ -548,22 +549,22 @@ class _Uses(NamedTuple):
 
     @classmethod
     def joined(cls, several: Sequence[_Uses]) -> _Uses:
-        """What several classes do."""
+        """The union of the uses in several classes."""
         return cls(*(frozenset().union(*kinds) for kinds in zip(*several, strict=True)))
 
     def beyond(self, others: _Uses) -> frozenset[str]:
-        """The attributes with which these do what others do not."""
+        """The attributes with uses that `others` does not have."""
         return frozenset().union(*(ours - theirs for ours, theirs in zip(self, others, strict=True)))
 
 
 class _Text(NamedTuple):
-    """What a class by itself does with its object, by its text.
+    """What the text of one class does with its object.
 
     Attributes:
-        own: the names that its methods have for the object.
+        own: the names that its methods use for the object.
         may_register: whether it may register parameters or modules by a call.
-        stores: which attributes it stores what in.
-        uses: what it does with attributes.
+        stores: the attributes that it stores to, with the stored expressions.
+        uses: how it uses attributes.
     """
 
     own: frozenset[str]
@@ -573,7 +574,7 @@ class _Text(NamedTuple):
 
 
 def _declared_variable(unit: Unit, node: ast.AnnAssign) -> tuple[ast.AST, str]:
-    """What a declared variable belongs to, with its name: of `self.net` the class around; no name for other targets."""
+    """The owner and name of a declared variable: for `self.net` the enclosing class; no name for other targets."""
     target = node.target
     is_own = isinstance(target, ast.Attribute) and spelling(target.value) == "self"
     ends = (ast.ClassDef,) if is_own else (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -586,13 +587,13 @@ def _declared_variable(unit: Unit, node: ast.AnnAssign) -> tuple[ast.AST, str]:
 
 
 def dotted_name(of: Class | Function) -> str:
-    """The name that a project's class or function is imported by from the folder of the script."""
+    """The name by which a project's class or function is imported from the script's folder."""
     path = of.unit.name.removesuffix(".py").removesuffix("/__init__").strip("./")
     return f"{path.replace('/', '.')}.{of.name}" if path else of.name
 
 
 def _local_values(unit: Unit, name: ast.Name) -> list[ast.expr]:
-    """What a function's own variable is assigned, or taken from; empty for a name that is bound otherwise."""
+    """The values assigned to a function's local variable; empty for a name that is bound in another way."""
     function = function_around(unit, name)
     nodes = [] if function is None else walk(function)
     if any(name.id in bound_by(node) for node in nodes if not isinstance(node, ast.Name)):
@@ -649,7 +650,7 @@ def _attributes_with_called_elements(nodes: Sequence[ast.AST], own: frozenset[st
 
 
 def _attributes_iterated(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
-    """The attributes that loops go over, or by whose length; not those that are the numbers of a `range`."""
+    """The attributes that loops iterate over, directly or by their length; not the numbers in a `range`."""
     pending: list[ast.AST] = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
     found: set[str] = set()
     while pending:

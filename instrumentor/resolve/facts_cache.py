@@ -1,9 +1,8 @@
-"""Keeps what was read from modules between runs, by the hash of their bytes.
+"""A cache on disk of what was read from modules, by the hash of their bytes.
 
-One small file per module. What a file holds depends on nothing but the module's bytes, the code that read them and
-Python's grammar. The folder's name tells those two, so nothing ever has to be invalidated, and processes that write the
-same file write the same bytes.
-A file that is cut, damaged or from a stranger is read over and written again.
+There is one small file per module. Its content depends only on the module's bytes, the reader's code and Python's
+grammar. The folder's name identifies the last two, so entries need no invalidation, and processes that write the same
+file write the same bytes. A truncated, damaged or foreign file is replaced.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ _KINDS = ("modules", "outlines", "calls")
 
 
 class FactsCache(Generic[T]):
-    """The facts on disk, below a folder of caches.
+    """Facts on disk, in a folder of caches.
 
     Args:
         folder: the folder of caches.
         kind: "modules", "outlines" or "calls".
-        version: of what is read from a module's bytes, as `version_of` gives it.
-        facts: the class that they are kept as.
+        version: the version of the reader, as `version_of` gives it.
+        facts: the class of the facts.
     """
 
     def __init__(self, folder: Path, kind: str, version: str, facts: type[T]) -> None:
         assert kind in _KINDS
-        # Another version of Python may read another tree from the same bytes.
+        # Another version of Python may parse the same bytes to another tree.
         self._folder = folder / f"{kind}-{version}-py{sys.version_info.major}{sys.version_info.minor}"
         self._decoder = msgspec.msgpack.Decoder(facts)
         self._encoder = msgspec.msgpack.Encoder()
         self._is_writable = True
 
     def load(self, content: bytes) -> T | None:
-        """The facts about a module with these bytes; None where they are not there, or damaged."""
+        """The facts about a module with these bytes; None if they are missing or damaged."""
         try:
             stored = self._path(content).read_bytes()
         except OSError:
@@ -65,12 +64,12 @@ class FactsCache(Generic[T]):
             return None
 
     def store(self, content: bytes, facts: T) -> None:
-        """Keep the facts about a module; where that is not possible the next run reads the module again."""
+        """Store the facts about a module. If that fails, the next run reads the module again."""
         if not self._is_writable:
             return
         try:
             packed = self._encoder.encode(facts)
-        except UnicodeEncodeError:  # strings may hold halves of characters, which no file does
+        except UnicodeEncodeError:  # strings may contain lone surrogates
             return
         path = self._path(content)
         temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
@@ -79,7 +78,7 @@ class FactsCache(Generic[T]):
             temporary.write_bytes(_hash(packed) + packed)
             os.replace(temporary, path)  # noqa: PTH105 - whole or not at all, whoever else writes it
         except OSError:
-            self._is_writable = False  # a full disk, a home that is read-only: work without
+            self._is_writable = False  # a full disk or a read-only home: continue without the cache
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
@@ -89,13 +88,13 @@ class FactsCache(Generic[T]):
 
 
 def version_of(readers: Iterable[ModuleType], words: Iterable[str]) -> str:
-    """A short name for what some code reads; another one when the code changes, or the words that it goes by.
+    """A short identifier of reader code, which changes with the code and with the words it uses.
 
     Args:
-        readers: the modules that the code is in.
-        words: what it takes from other ones.
+        readers: the modules with the code.
+        words: the constants that it takes from other modules.
     """
-    # Where sources are not installed, there is at least the version of all of them.
+    # Sources may not be installed; the package version always is.
     parts = [__version__, *(_source_of(reader) for reader in readers), *sorted(words)]
     return _hash("\0".join(parts).encode()).hex()[:_VERSION_CHARACTERS]
 
@@ -106,10 +105,10 @@ def _source_of(module: ModuleType) -> str:
 
 
 def clear_facts(folder: Path) -> int:
-    """Delete the facts of all versions below a folder of caches.
+    """Delete the facts of all versions in a folder of caches.
 
     Returns:
-        How many bytes were freed.
+        The number of bytes freed.
 
     Raises:
         OSError: something cannot be deleted.

@@ -1,4 +1,4 @@
-"""What other files need to know of one function to tell whether calling it may make a model."""
+"""What other files need of a function in order to tell whether calling it may make a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from instrumentor.source.nodes import DISPLAYS, walk
 if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode, Unit
 
-# Using an object so may make a module of it for those who want no guesses.
+# Uses that may show that an object is a module, without the guesses.
 EVIDENCE = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BACKWARD}) - catalogue.MOVES
 
 _READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
@@ -34,9 +34,9 @@ _READING = frozenset({"dict", "len", "list", "set", "sorted", "tuple"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _DECORATED = (*_FUNCTIONS, ast.ClassDef)
-# The kinds of nodes of which it matters what they give, call, use or store: most nodes are of none of them.
+# Node types that return, call, use or store something. Most nodes have other types.
 _OUTLINED = frozenset({ast.Attribute, ast.Return, ast.Yield, ast.YieldFrom, ast.Call}) | STORING
-# The kinds of nodes that may change what a name stands for, or put something into a table.
+# Node types that may change the meaning of a name, or the content of a table.
 _ASSIGNING = frozenset(
     {
         ast.Name, ast.arg, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal, ast.Subscript,
@@ -44,7 +44,7 @@ _ASSIGNING = frozenset(
     }
 )  # fmt: skip
 
-# Decorators that hand the function that they are passed to nobody.
+# Decorators that pass the decorated function to nobody.
 _PLAIN_DECORATORS = frozenset(
     [
         "abstractmethod",
@@ -69,16 +69,16 @@ _PLAIN_DECORATORS = frozenset(
 
 
 class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
-    """One function.
+    """The outline of a function.
 
     Attributes:
-        key: what it is called in all units, behind the name of its own.
+        key: its key in the unit, after the unit's name.
         name: its name.
-        makers: what is called, as it is spelled, in the values that it may give; an empty text for what has no name.
-        calls: all that is called in it, as far as it has a spelling.
-        values: the names that are read for their value in it, but for its own, as they are spelled.
-        uses_modules: something in it is used as only modules are.
-        annotations: what annotations in it name, its parameters' and its own included, each as it is spelled.
+        makers: the spelled callees in the values that it may return; an empty string for a callee without a name.
+        calls: all spelled callees in it.
+        values: the spelled names that it reads as values, except its own.
+        uses_modules: whether it uses something as a module.
+        annotations: the spelled names in its annotations, including those of its parameters and its result.
     """
 
     key: str
@@ -95,8 +95,8 @@ def draw_function(
 ) -> FunctionOutline:
     """Draw the outline of a function.
 
-    What it is passed and what it reads from elsewhere it does not make. A method of what has no fixed name is spelled
-    with a dot before it.
+    Arguments and values read from elsewhere do not count as made by it. A method of an unnamed receiver is spelled with
+    a leading dot.
     """
     given: list[ast.expr] = []
     held: dict[str, list[ast.expr]] = {}
@@ -111,7 +111,7 @@ def draw_function(
             giving = function_around(unit, node)
             if giving is nodes[0] or isinstance(giving, ast.Lambda):
                 given.append(node.value)
-            elif giving is not None:  # one within it, which gives that where it is called or given itself
+            elif giving is not None:  # a nested function, whose result counts if it is called or returned
                 held.setdefault(giving.name, []).append(node.value)
         elif isinstance(node, ast.Call) and not _is_plain_copy(unit, node, bound):
             calls.append(node)
@@ -139,7 +139,7 @@ def draw_function(
 
 
 def is_evidence(node: ast.AST, unit: Unit) -> bool:
-    """Whether something is used as only modules are: `model.parameters()`, not `signature(f).parameters[name]`."""
+    """Whether a node uses something as a module: `model.parameters()`, not `signature(f).parameters[name]`."""
     if not isinstance(node, ast.Attribute) or node.attr not in EVIDENCE:
         return False
     if _is_signature(node.value, unit):
@@ -152,7 +152,7 @@ def is_evidence(node: ast.AST, unit: Unit) -> bool:
 
 
 def _is_signature(value: ast.expr, unit: Unit) -> bool:
-    """Whether an expression is what `inspect.signature` gives, or a name that holds nothing else in its function."""
+    """Whether an expression is the result of `inspect.signature`, or a name that holds nothing else."""
     if isinstance(value, ast.Call):
         return spelling(value.func).endswith("signature")
     if not isinstance(value, ast.Name):
@@ -174,7 +174,7 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 
 def _put_into(node: ast.AST) -> str:
-    """The name of a table that a node puts more into; empty for other nodes."""
+    """The name of a table to which a node adds elements; empty for other nodes."""
     if not isinstance(node, (ast.Subscript, ast.Attribute)) or not isinstance(node.value, ast.Name):
         return ""
     is_put = not isinstance(node.ctx, ast.Load) or getattr(node, "attr", "") in ("update", "setdefault")
@@ -182,7 +182,7 @@ def _put_into(node: ast.AST) -> str:
 
 
 def _assigned_in(unit: Unit, nodes: list[ast.AST]) -> dict[str, list[ast.expr] | None]:
-    """What each name in some nodes is assigned as a whole; None where it gets something else, too."""
+    """The values assigned to each name in some nodes; None if the name gets other values too."""
     found: dict[str, list[ast.expr] | None] = {}
     whole: set[int] = set()
     for node in nodes:
@@ -206,11 +206,11 @@ def _assigned_in(unit: Unit, nodes: list[ast.AST]) -> dict[str, list[ast.expr] |
 
 
 class _Callees:
-    """Spells what the calls in a function call, as far as the function itself shows what its names hold.
+    """Spells the callees of a function's calls, as far as the function itself shows what its names hold.
 
     Args:
         unit: the file.
-        name: the function's; empty for the top of the file.
+        name: the name of the function; empty for the top level of the file.
         nodes: all nodes of it.
         bound: the names bound in the file.
     """
@@ -224,17 +224,17 @@ class _Callees:
         read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called}
         only_called = self._assigned.keys() - read if name else set()
         self._for_calls = {id(value) for each in only_called for value in self._assigned[each] or ()}
-        # What functions defined within it give is among what it gives.
+        # The results of nested functions are among its own results.
         inner = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
         self._inner = inner - self._assigned.keys() - {name} if name else set()
 
     def of_call(self, node: ast.Call) -> list[str]:
-        """The spellings of what a call may call, for what it gives or what is in that."""
+        """The spellings of a call's possible callees, for its result or what the result contains."""
         is_map = isinstance(node.func, ast.Name) and node.func.id == "map" and node.args
         return self.of(node.args[0] if is_map else node.func)
 
     def of(self, callee: ast.expr, depth: int = 4) -> list[str]:
-        """The spellings of what may be called; an empty one among them where that cannot be said."""
+        """The spellings of a callee's alternatives; an empty one if some alternative is unknown."""
         if depth == 0:
             return [""]
         if isinstance(callee, ast.Lambda):
@@ -248,7 +248,7 @@ class _Callees:
             tables = [table] if isinstance(table, ast.Dict) else self._assigned.get(table.id) or [table]
             values = [value for each in tables if isinstance(each, ast.Dict) for value in each.values]
             if tables == [table] and isinstance(table, ast.Name) and not self._is_own(table):
-                # An element of what another file makes, unless more is put into it here.
+                # An element of another file's table, unless elements are added to it here.
                 return [f"{table.id}[]" if table.id not in self._assigned else ""]
             is_plain = all(isinstance(each, ast.Dict) and None not in each.keys for each in tables)
             return [name for value in values for name in self.of(value, depth - 1)] if is_plain else [""]
@@ -261,11 +261,11 @@ class _Callees:
         return [spelled_where_read(self._unit, callee, self._bound)]
 
     def is_for_call(self, value: ast.expr) -> bool:
-        """Whether something gets a name in the function by which that calls it, and does nothing else."""
+        """Whether a value is only assigned to a name by which the function calls it."""
         return id(value) in self._for_calls
 
     def _is_own(self, name: ast.Name) -> bool:
-        """Whether a name is a function's own."""
+        """Whether a name is local to a function."""
         return is_bound(self._unit, name, name.id, {**self._bound, None: set()})
 
     def _is_partial(self, callee: ast.expr) -> bool:
@@ -279,7 +279,7 @@ def _called_in(function: ast.Lambda, spelled: dict[ast.AST, list[str]]) -> list[
 
 
 def is_handed_to_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function has a decorator that may hand it to others."""
+    """Whether a function has a decorator that may pass it on."""
     makers = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
     return not all(spelling(each).rpartition(".")[2] in _PLAIN_DECORATORS for each in makers)
 
@@ -290,7 +290,7 @@ def _handed_to_decorators(unit: Unit, nodes: list[ast.AST]) -> list[str]:
 
 
 def _got_by(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> list[str]:
-    """What `getattr` reads, with a star for a name that is not written; nothing for other calls."""
+    """What `getattr` reads, with a star for a computed name; nothing for other calls."""
     if spelling(node.func) != "getattr" or len(node.args) < 2:
         return []
     written = node.args[1]
@@ -301,7 +301,7 @@ def _got_by(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str
 
 
 def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled: dict[ast.AST, list[str]]) -> list[str]:
-    """What is called in the values that are given, and in those that names in them may hold."""
+    """The callees in some returned values, and in the values of the names that occur in them."""
     makers: dict[str, None] = {}
     pending, left = list(given), dict(held)
     while pending:
@@ -314,7 +314,7 @@ def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled:
 
 
 def _is_plain_copy(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> bool:
-    """Whether a call copies what a function was passed or got: it makes no more of a module than that is."""
+    """Whether a call copies something that a function was passed or got, which makes no new kind of object."""
     if is_copy_of_attributes(node):
         return True
     if spelling(node.func) not in ("copy.copy", "copy.deepcopy", "deepcopy") or not node.args:
@@ -323,13 +323,13 @@ def _is_plain_copy(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, 
     if isinstance(copied, ast.Call) and spelling(copied.func) == "getattr" and len(copied.args) > 1:
         if isinstance(copied.args[1], ast.Constant):
             return False
-        copied = copied.args[0]  # an attribute whose name is not written, of which nobody knows what it holds
+        copied = copied.args[0]  # an attribute with a computed name, whose value is unknown
     if isinstance(copied, DISPLAYS):
-        return True  # what is called in it is among the calls
+        return True  # calls inside it are recorded themselves
     root = spelling(copied).partition(".")[0]
     return bool(root) and root not in bound[None] and is_bound(unit, node, root, bound)
 
 
 def is_copy_of_attributes(node: ast.Call) -> bool:
-    """Whether a call copies `self.__dict__`: a dict, whatever is in it."""
+    """Whether a call copies `self.__dict__`, which gives a dict."""
     return bool(node.args) and isinstance(node.args[0], ast.Attribute) and node.args[0].attr == "__dict__"

@@ -1,4 +1,4 @@
-"""What the text of one function shows of what it may do."""
+"""What the text of a function shows about its effects."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FunctionText:
-    """What is written in a function, and in those within it, in the order of the text: sets differ from run to run.
+    """The effects in the text of a function and its nested functions, in the order of the text for determinism.
 
     Attributes:
-        is_open: it stores to names of other scopes, or uses something as only modules are; the rest is not told then.
+        is_open: whether it stores to names of other scopes, or uses something as a module. If so, the rest is empty.
         stored: the attributes that it stores to.
-        sets_any: it may store to attributes of other names.
-        changes_elements: it may change containers that it has not made itself.
-        read: the attributes, and the names of the file, that it reads; imported ones as in their own files, too.
-        references: the names, dotted ones too, that may stand for functions, classes and things of libraries.
-        called: those among them that are called where they stand.
-        methods: what else is called, by the last part of its name.
+        sets_any: whether it may store to attributes with computed names.
+        changes_elements: whether it may change containers that it has not made.
+        read: the attributes and the names of the file that it reads; for imported names, also those in their own files.
+        references: the dotted names that may mean functions, classes and things of libraries.
+        called: the references that are called in place.
+        methods: the last components of other callees' names.
     """
 
     is_open: bool

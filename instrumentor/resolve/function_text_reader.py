@@ -1,4 +1,4 @@
-"""Reads what the text of one function shows of what it may do, without a look at what it calls."""
+"""Reads the effects of a function from its text, without following its calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import Function, Unit
 
-# What reads or changes names that are not written down, wherever they are.
+# Functions that read or change variables with computed names.
 _REFLECTING = frozenset({"eval", "exec", "globals", "locals", "vars"})
-# What sets attributes of names that are not written down.
+# Names that set attributes with computed names.
 _SETTING = frozenset({"delattr", "setattr", "__delattr__", "__setattr__", "__dict__"})
-# Methods that change the container that they are called on.
+# Methods that change the container on which they are called.
 _CHANGING = frozenset(
     ["__setitem__", "add", "append", "appendleft", "extend", "extendleft", "insert", "setdefault", "update"]
 )
@@ -31,7 +31,7 @@ _OPEN = FunctionText(is_open=True)
 
 
 def text_of(function: Function) -> FunctionText:
-    """The text of a function, read once for all scripts that lead to it."""
+    """The text of a function, read once for all scripts that reach it."""
     texts = function.unit.texts
     found = texts.get(function.key)
     if found is None:
@@ -65,7 +65,7 @@ def _read(function: Function) -> FunctionText:
 
 
 def _each(names: Iterable[str]) -> tuple[str, ...]:
-    """The names in their order, each once."""
+    """The names in order, without duplicates."""
     return tuple(dict.fromkeys(names))
 
 
@@ -84,12 +84,12 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 
 def _bound_in(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names that a function, or one within it, binds."""
+    """The names that a function or a nested function binds."""
     return {name for node in nodes for name in bound_by(node)}
 
 
 def _names_of_others(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names that may hold what something else holds as well: what is stored to them is more than a new object."""
+    """The names that may alias something else, because more than new objects is stored to them."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, (ast.MatchAs, ast.MatchStar)):
@@ -101,7 +101,7 @@ def _names_of_others(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _references(nodes: list[ast.AST], own: set[str], unit: Unit) -> list[ast.expr]:
-    """The whole dotted names that begin with none of a function's own, where more than their class is asked for."""
+    """The full dotted names that start with no local name, where they are not only used as a type."""
     asked = {inner for node in nodes for each in _classes_asked_for(node) for inner in walk(each)}
     return [
         node
@@ -115,7 +115,7 @@ def _references(nodes: list[ast.AST], own: set[str], unit: Unit) -> list[ast.exp
 
 
 def _classes_asked_for(node: ast.AST) -> list[ast.expr]:
-    """The expressions of a node that stand for classes whose instances are meant, none of which is made."""
+    """The expressions of a node that are only used as types, and so make no instances."""
     if isinstance(node, (ast.arg, ast.AnnAssign)):
         return [node.annotation] if node.annotation is not None else []
     if isinstance(node, _FUNCTIONS):

@@ -1,4 +1,4 @@
-"""What the names of installed packages are defined as, followed from module to module through their sources."""
+"""Definitions of names in installed packages, followed from module to module through their sources."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.module_facts import Binding
 
-# How many names may lead to one another (`a.Net` imported from `b`, there from `c`, ...).
+# The maximum number of names in a chain: `a.Net` imported from `b`, there from `c`, and so on.
 _MAX_DEPTH = 24
-# A package may import everything from each of five hundred others (transformers.models); those that are not named
-# for what is looked for are searched up to this number.
+# A package may import everything from hundreds of others (transformers.models). At most this many are searched, those
+# named like the name in question first.
 _MAX_STARS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """One module of an installed package.
+    """A module of an installed package.
 
     Attributes:
         name: its dotted name.
-        path: its file, relative to the folder that its package lies in, with `/`: `timm/models/resnet.py`.
+        path: its file, relative to the folder that contains its package, with `/`: `timm/models/resnet.py`.
         is_package: whether it is a package's `__init__.py`, or a package without one.
-        facts: what it defines.
+        facts: its definitions.
     """
 
     name: str
@@ -49,23 +49,23 @@ class Module:
 
     @property
     def package(self) -> str:
-        """What its relative imports start from."""
+        """The package from which its relative imports start."""
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
 
 class ModuleFinder(Protocol):
-    """Finds modules by their dotted names, and reads them."""
+    """Finds modules by their dotted names and reads them."""
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a module, without reading it."""
+        """Whether there is such a module. It is not read."""
         ...
 
     def find(self, name: str) -> Module | None:
-        """The module; None where there is none whose source can be read."""
+        """The module; None if there is none with a readable source."""
         ...
 
     def mentions(self, name: str, word: str) -> bool:
-        """Whether a module's text may say what `word` is; a look at its bytes, before it is parsed."""
+        """Whether a module's text may define `word`, judging by its bytes, without parsing."""
         ...
 
 
@@ -114,13 +114,13 @@ class VariableDefinition:
 
     @property
     def place(self) -> str:
-        """A name for it that no other variable has."""
+        """A unique identifier."""
         return f"{self.module.name}.{self.owner.name if self.owner else ''}.{self.name}"
 
 
 @dataclass(frozen=True)
 class External:
-    """A dotted name whose source is not looked at, or not there: `torch.nn.Linear`."""
+    """A dotted name whose source is not read or not found: `torch.nn.Linear`."""
 
     dotted: str
 
@@ -129,12 +129,12 @@ Definition = Module | ClassDefinition | FunctionDefinition | VariableDefinition 
 
 
 class InstalledPackages:
-    """Looks names up in the sources of installed packages.
+    """Looks up names in the sources of installed packages.
 
     Args:
-        finder: where the modules come from.
-        is_known: which dotted names are left alone because the catalogue knows their package.
-        is_listed: which of these the catalogue knows by name.
+        finder: finds the modules.
+        is_known: whether a dotted name is not looked up, as the catalogue knows its package.
+        is_listed: whether the catalogue knows such a name itself.
     """
 
     def __init__(self, finder: ModuleFinder, is_known: Callable[[str], bool], is_listed: Callable[[str], bool]) -> None:
@@ -145,16 +145,16 @@ class InstalledPackages:
         self._definitions: dict[int, Definition] = {}
 
     def lookup(self, dotted: str, depth: int = _MAX_DEPTH) -> Definition | None:
-        """What an absolute dotted name stands for.
+        """The meaning of an absolute dotted name.
 
         Returns:
-            Its definition, under whatever name it was imported; `External` for a name that is known or whose
-            package is not installed; None for a name that its module does not seem to have.
+            Its definition, by whatever name it was imported; `External` for a known name or one whose package is not
+            installed; None for a name that its module does not seem to have.
         """
         if self._is_known(dotted):
             return External(dotted)
         parts = dotted.split(".")
-        # From the longest module that holds the name: a package's own names come before its modules.
+        # Start with the longest module in the name: a package's own names precede its submodules.
         for count in range(max(len(parts) - 1, 1), 0, -1):
             above = ".".join(parts[:count])
             if not self._finder.exists(above):
@@ -168,7 +168,7 @@ class InstalledPackages:
         return External(dotted)
 
     def member(self, of: Definition, name: str, depth: int = _MAX_DEPTH) -> Definition | None:
-        """What an attribute of a module or class stands for; None where it has none by that name."""
+        """The meaning of an attribute of a module or class; None if there is none."""
         if depth <= 0:
             return None
         if isinstance(of, External):
@@ -178,7 +178,7 @@ class InstalledPackages:
         return self._module_member(of, name, depth) if isinstance(of, Module) else None
 
     def class_member(self, cls: ClassDefinition, name: str, depth: int = _MAX_DEPTH) -> Definition | None:
-        """A method or attribute of a class, or of the nearest class above it that has one."""
+        """A method or attribute of a class or its nearest ancestor that has one; None if there is none."""
         for each in self.ancestors(cls, depth):
             if isinstance(each, External):
                 continue
@@ -197,7 +197,7 @@ class InstalledPackages:
         return found
 
     def ancestors(self, cls: ClassDefinition, depth: int = _MAX_DEPTH) -> list[ClassDefinition | External]:
-        """The class and those above it, nearest first; `External` for those not read, or not found."""
+        """The class and its ancestors, nearest first; `External` for those not read or not found."""
         found: list[ClassDefinition | External] = []
         pending: list[ClassDefinition | External] = [cls]
         while pending:
@@ -210,7 +210,7 @@ class InstalledPackages:
         return found
 
     def base(self, cls: ClassDefinition, expression: Expression, depth: int = _MAX_DEPTH) -> ClassDefinition | External:
-        """What one of a class's bases, as written, stands for; `External("")` where that cannot be seen."""
+        """The meaning of a base class expression; `External("")` if it is unknown."""
         while isinstance(expression, Element):  # Generic[T]
             expression = expression.of
         if not isinstance(expression, Name):
@@ -222,7 +222,7 @@ class InstalledPackages:
         return found if isinstance(found, (ClassDefinition, External)) else External("")
 
     def resolve(self, module: Module, dotted: str, depth: int = _MAX_DEPTH) -> Definition | None:
-        """What a name, dotted or not, stands for in the text of a module; a builtin where nothing else has it."""
+        """The meaning of a dotted name in the text of a module, or of a builtin if nothing else has the name."""
         first, *rest = dotted.split(".")
         found: Definition | None = self._own(module, first, depth)
         if found is None and hasattr(builtins, first):
@@ -234,7 +234,7 @@ class InstalledPackages:
         return found
 
     def imported(self, module: Module, dotted: str, depth: int = _MAX_DEPTH) -> Definition | None:
-        """What an import in a module binds."""
+        """The object that an import in a module binds."""
         target = _absolute(module, dotted)
         if target is None:
             return None
@@ -254,15 +254,15 @@ class InstalledPackages:
         return None
 
     def _own(self, module: Module, name: str, depth: int) -> Definition | None:
-        """What a module itself binds a name to, by its text or by `from ... import *`."""
+        """The meaning of a name that a module itself binds, by its text or by `from ... import *`."""
         key = (module.name, name)
         if key in self._members:
             return self._members[key]
         if depth <= 0:
             return None
-        self._members[key] = None  # what a name that leads to itself stands for
+        self._members[key] = None  # the value for a name that leads to itself
         found: Definition | None = None
-        # The last binding counts, unless what it is cannot be found: of a try and its except, one is installed.
+        # The last binding counts, unless its meaning is not found: of a `try` and its `except`, one is installed.
         bindings = module.facts.names.get(name, [])
         for position in range(len(bindings) - 1, -1, -1):
             if _is_passing(bindings[position], name) and len(bindings) > 1:
@@ -290,7 +290,7 @@ class InstalledPackages:
             found = self._module_member(source, name, depth - 1)
             if found is not None:
                 return found
-        # A registry's decorators may add to `__all__` what they decorate (timm.models).
+        # A registry's decorators may add to `__all__` the names that they decorate (timm.models).
         defining = [source for source in hidden if not name.startswith("_") and name in source.facts.names]
         return self._own(defining[0], name, depth - 1) if defining else None
 
@@ -305,7 +305,7 @@ class InstalledPackages:
 
 
 def _likely_stars(module: Module, name: str) -> list[str]:
-    """The modules that a module imports everything from, the last first; of many those named for what is sought."""
+    """The modules from which a module imports everything, the last one first; of many, those named like `name`."""
     plain = name.lower().replace("_", "")
 
     def rank(star: str) -> tuple[bool, int]:
@@ -324,7 +324,7 @@ def _exports(module: Module, name: str) -> bool:
 
 
 def _absolute(module: Module, dotted: str) -> str | None:
-    """The absolute name of what an import in a module names; None where its dots lead out of the package."""
+    """The absolute name of an import in a module; None if its dots lead out of the package."""
     level = len(dotted) - len(dotted.lstrip("."))
     if not level:
         return dotted
@@ -334,7 +334,7 @@ def _absolute(module: Module, dotted: str) -> str | None:
 
 
 def _is_passing(binding: Binding, name: str) -> bool:
-    """Whether a binding adds nothing to what its name stands for otherwise: `Net = None`, `Net = register(Net)`."""
+    """Whether a binding leaves the other meanings of its name in place: `Net = None`, `Net = register(Net)`."""
     value = binding.value if isinstance(binding, VariableFacts) else None
     if isinstance(value, Nothing):
         return True

@@ -1,4 +1,4 @@
-"""The files of installed packages: what the modules in them define, read from their sources. Nothing is imported."""
+"""The files of installed packages, read from their sources. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class InstalledFiles:
     """Finds and reads the modules in some folders; a `ModuleFinder`.
 
     Attributes:
-        places: where they lie.
+        places: the locations of the modules.
 
     Args:
-        folders: where packages lie, in the order of the search.
-        cache: keeps what was read between runs.
+        folders: the folders that contain packages, in search order.
+        cache: stores what was read between runs.
     """
 
     def __init__(self, folders: Sequence[Path], cache: FactsCache[ModuleFacts] | None = None) -> None:
@@ -41,7 +41,7 @@ class InstalledFiles:
         return self.places.find(name) is not None
 
     def find(self, name: str) -> Module | None:
-        """The module; None where there is none, or where it is not Python that can be read."""
+        """The module; None if there is none or if it is not readable Python."""
         if name not in self._modules:
             if len(self._modules) >= _MAX_KEPT:
                 self._modules.clear()
@@ -49,13 +49,13 @@ class InstalledFiles:
         return self._modules[name]
 
     def mentions(self, name: str, word: str) -> bool:
-        """Whether a module's text holds `word`, or imports everything from somewhere."""
+        """Whether a module's text contains `word` or a star import."""
         place = self.places.find(name)
         content = self._content(place.file) if place is not None and place.file is not None else None
         return content is not None and (word.encode() in content or b"import *" in content)
 
     def dependencies(self, names: Iterable[str]) -> Iterator[FileState]:
-        """The files that the answers about some modules came from, as they were when they were read."""
+        """The files behind the answers about some modules, in the state in which they were read."""
         for name in names:
             place = self.places.find(name)
             if place is not None and place.file in self._states:
@@ -85,7 +85,7 @@ class InstalledFiles:
         try:
             facts = read_facts(content)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None  # for another version of Python, or no Python at all: its names are judged by their use
+            return None  # for another version of Python, or no Python: its names are judged by their use
         if self._cache is not None:
             self._cache.store(content, facts)
         return facts

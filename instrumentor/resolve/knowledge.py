@@ -1,4 +1,4 @@
-"""What is known about names outside the project: the user's word, then the sources installed, then the catalogue."""
+"""Knowledge about names outside the project: from the user, then installed sources, then the catalogue."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Origin:
-    """What an object is, and how that is known.
+    """The classes of an object, and the evidence for them.
 
     Attributes:
-        class_names: the classes it may have, each under the module that defines it; empty where none is known.
-        place: where that was read (`timm/models/resnet.py:350`); empty where no source was read.
+        class_names: its possible classes, each under the module that defines it; empty if unknown.
+        place: where this was read (`timm/models/resnet.py:350`); empty if no source was read.
         source: "configuration", "source", "annotation" or "catalogue".
     """
 
@@ -34,11 +34,11 @@ class Origin:
 
 
 class Knowledge:
-    """Answers what a dotted name outside the project does and gives.
+    """Answers queries about dotted names outside the project.
 
     Args:
         settings: the user's additions to the catalogue.
-        finder: the modules installed; without it only the user and the catalogue speak.
+        finder: the installed modules; if None, only the user and the catalogue are asked.
     """
 
     def __init__(self, settings: Settings, finder: ModuleFinder | None = None) -> None:
@@ -55,7 +55,7 @@ class Knowledge:
         self._names: dict[str, str] = {}
 
     def effect_of(self, name: str) -> Effect | None:
-        """What the function `name` does with modules passed to it; None where that is not known."""
+        """What the function `name` does with modules passed to it; None if unknown."""
         if self._wrappers and _matches(name, self._wrappers):
             return Effect.WRAPS
         if self._functions and _matches(name, self._functions):
@@ -65,9 +65,9 @@ class Knowledge:
         return catalogue.effect_of(self._known_as(name))
 
     def nature_of_call(self, name: str) -> Nature:
-        """What calling the class or function `name` gives, its arguments aside."""
+        """The nature of what calling the class or function `name` returns, regardless of its arguments."""
         if name not in self._natures:
-            self._natures[name] = Nature.UNKNOWN  # what a name that leads to itself counts as
+            self._natures[name] = Nature.UNKNOWN  # the value for a name that leads to itself
             self._natures[name] = self._find_nature(name)
         return self._natures[name]
 
@@ -85,39 +85,39 @@ class Knowledge:
         return catalogue.nature_of_call(name)
 
     def returned(self, name: str) -> Values | None:
-        """What the source of a library says that calling `name` gives; None where there is no source to ask."""
+        """What calling `name` returns according to a library's source; None if there is no source."""
         if self._reader is None or catalogue.is_complete(name) or "*" in name or self.is_factory(name):
             return None
         return self._reader.returned(name)
 
     def passes_on(self, name: str) -> Argument | None:
-        """The parameter of the function `name` that it gives back, as far as its source tells."""
+        """The parameter that the function `name` returns, according to its source; None if there is not exactly one."""
         values = self.returned(name)
         found = {each for each in values or () if isinstance(each, Argument)}
         rest = {each for each in values or () if not isinstance(each, (Argument, Unseen))}
         return next(iter(found)) if len(found) == 1 and not rest else None
 
     def takes_module(self, name: str) -> bool:
-        """Whether what the function or class `name` takes first, or as its `model`, is a module."""
+        """Whether the first argument of the function or class `name`, or its `model`, is a module."""
         return catalogue.takes_module(self._known_as(name))
 
     def makes_objects(self, name: str) -> bool:
-        """Whether the function or class `name` makes objects of the classes that it is given."""
+        """Whether the function or class `name` instantiates the classes passed to it."""
         return catalogue.makes_objects(self._known_as(name))
 
     def holding(self, name: str) -> catalogue.Holding | None:
-        """How what the class or function `name` gives holds a model made for it; None for those not known to do so."""
+        """How the object that `name` returns holds a model made for it; None if it is not known to do so."""
         return catalogue.holding(self._known_as(name))
 
     def may_register(self, name: str) -> bool:
-        """Whether the function `name` may put a parameter or a module into what it is passed."""
+        """Whether the function `name` may register a parameter or a module in its arguments."""
         if catalogue.is_complete(name):
             return False
         found = None if self._packages is None else self._packages.lookup(name)
         return not isinstance(found, FunctionDefinition) or found.facts.registers
 
     def nature_of_base(self, name: str) -> Nature:
-        """What a class is whose base is the library's class `name`."""
+        """The nature of a class whose base is the library's class `name`."""
         if self._classes and _matches(name, self._classes):
             return Nature.MODULE
         name = self._known_as(name)
@@ -127,18 +127,19 @@ class Knowledge:
                 nature = self._reader.class_nature(found)
                 listed = catalogue.nature_of_base(name)
                 if nature is not Nature.UNKNOWN:
-                    # An abstract base has no parameters, those made for models will (lightning.LightningModule).
+                    # An abstract base has no parameters, but its subclasses for models will
+                    # (lightning.LightningModule).
                     return listed if nature is Nature.NO_PARAMS and listed is Nature.MODULE else nature
         return catalogue.nature_of_base(name)
 
     def may_be_namespace(self, name: str) -> bool:
-        """Whether `name` may be a library's module in which there are classes of modules, or what makes some."""
+        """Whether `name` may be a library's module that contains module classes or functions that make modules."""
         if self._packages is not None and isinstance(self._packages.lookup(name), Module):
             return True
         return catalogue.is_of_modules(name) and name.rpartition(".")[2].islower()
 
     def is_module_class(self, name: str) -> bool:
-        """Whether `name` is a class of modules."""
+        """Whether `name` is a module class."""
         return self.nature_of_base(name) in (Nature.MODULE, Nature.NO_PARAMS)
 
     def is_factory(self, name: str) -> bool:
@@ -147,15 +148,15 @@ class Knowledge:
 
     @property
     def has_factories(self) -> bool:
-        """Whether the user says of anything that calling it makes a module."""
+        """Whether the user names anything whose call makes a module."""
         return bool(self._factories or self._classes)
 
     def is_listed_class(self, name: str) -> bool:
-        """Whether the user says that the class `name`, a project's too, is one of modules."""
+        """Whether the user says that `name`, of the project or a library, is a module class."""
         return bool(self._classes) and _matches(name, self._classes)
 
     def star_member(self, module: str, name: str) -> str | None:
-        """The dotted name of what `from module import *` binds `name` to; None where it seems to bind no such name."""
+        """The dotted name that `from module import *` binds `name` to; None if it does not seem to bind the name."""
         dotted = f"{module}.{name}"
         found = None if self._packages is None or catalogue.is_complete(dotted) else self._packages.lookup(dotted)
         if isinstance(found, External) and found.dotted not in (dotted, f"builtins.{name}"):
@@ -165,7 +166,7 @@ class Knowledge:
         return dotted if self.is_module_class(dotted) else None
 
     def origin(self, name: str) -> Origin | None:
-        """Where it was read what calling `name` gives; None where nothing is known of it."""
+        """The origin of what calling `name` returns; None if nothing is known of it."""
         if self.is_factory(name):
             return Origin((), "", "configuration")
         values = self.returned(name)
@@ -188,7 +189,7 @@ class Knowledge:
         return found.place if isinstance(found, (ClassDefinition, FunctionDefinition)) else ""
 
     def _known_as(self, name: str) -> str:
-        """The name under which the catalogue knows what a package imports from another: `fastai.vision.all.nn`."""
+        """The catalogue's name for something that a package imports from another one: `fastai.vision.all.nn`."""
         if self._packages is None or catalogue.is_complete(name) or "*" in name:
             return name
         if name not in self._names:
@@ -211,7 +212,7 @@ def _nature_of(value: object) -> Nature:
 
 
 def _flat(values: Values | None) -> list[Fresh]:
-    """The new objects in a value and in the tuples in it, in a fixed order."""
+    """The new objects in a value and in its tuples, in a fixed order."""
     found: list[Fresh] = []
     for each in sorted(values or (), key=repr):
         if isinstance(each, Fresh):

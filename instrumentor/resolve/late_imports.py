@@ -1,4 +1,4 @@
-"""Imports by a function, `import_module("models." + name)`: which modules of the project they may name."""
+"""Imports by a function, `import_module("models." + name)`: the project's modules that they may name."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import Unit
 
 _FUNCTIONS = frozenset({"import_module", "__import__", "run_module"})
-# What stands for a part of a name that is only known when the program runs.
+# A part of a name that is only known at run time.
 _ANY = None
-# What stands for the package that a file lies in: no name has it in it.
+# The package of the file itself. No name contains this character.
 _OWN_PACKAGE = "<"
 _MAX_DEPTH = 4
 
 
 @dataclass(frozen=True)
 class LateImport:
-    """A module that is imported by its name, of which the package and perhaps a part are written.
+    """An import by name, of which the package and perhaps a part of the module's name are constant.
 
     Attributes:
-        package: the dotted name of the package, relative ones with dots in front.
-        name: what the module's own name matches.
-        is_main: whether it is run as the main program.
+        package: the dotted name of the package; a relative one starts with dots.
+        name: a pattern for the module's own name.
+        is_main: whether the module runs as the main program.
     """
 
     package: str
@@ -39,7 +39,7 @@ class LateImport:
 
 
 def late_imports(unit: Unit) -> Iterator[LateImport]:
-    """The modules that a file imports by calls; of those with a computed name the ones whose package is written."""
+    """The modules that a file imports by calls. Those with a computed package are left out."""
     for node in unit.parents:
         if isinstance(node, ast.Call) and node.args and last_name(node.func) in _FUNCTIONS:
             parts = _joined(_anchored(unit, node, _written(unit, node.args[0], _MAX_DEPTH)))
@@ -57,7 +57,7 @@ def _is_main(call: ast.Call) -> bool:
 
 
 def _anchored(unit: Unit, call: ast.Call, parts: list[str | None]) -> list[str | None]:
-    """The parts of a name, behind the package that the call passes where the name begins with a dot."""
+    """The parts of a name, preceded by the call's package if the name is relative."""
     if not parts or parts[0] is _ANY or not parts[0].startswith("."):
         return parts
     given = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "package")]
@@ -66,7 +66,7 @@ def _anchored(unit: Unit, call: ast.Call, parts: list[str | None]) -> list[str |
 
 
 def _late_import(parts: list[str | None]) -> LateImport | None:
-    """The module that the parts of a name may make up; None where they say nothing of its package."""
+    """The module that the parts of a name may denote; None if its package is computed."""
     first, *rest = parts or [_ANY]
     if first is _ANY or (rest and "." not in first) or any(each is not _ANY and "." in each for each in rest):
         return None  # the package is computed
@@ -77,7 +77,7 @@ def _late_import(parts: list[str | None]) -> LateImport | None:
 
 
 def _written(unit: Unit, node: ast.expr, depth: int) -> list[str | None]:
-    """The parts of a text as they are written, one behind the other; None for what is computed."""
+    """The parts of a string in order; None for computed ones."""
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else [_ANY]
     if depth == 0:
@@ -104,7 +104,7 @@ def _written(unit: Unit, node: ast.expr, depth: int) -> list[str | None]:
 
 
 def _named(unit: Unit, node: ast.Name, depth: int) -> list[str | None]:
-    """What a name stands for that has one value; a package's own name is where its relative imports start."""
+    """The parts of a variable with a single value. A package's own name anchors its relative imports."""
     if node.id == "__package__" or (node.id == "__name__" and unit.name.endswith("__init__.py")):
         return [_OWN_PACKAGE]
     value = _sole_value(unit, node)
@@ -112,7 +112,7 @@ def _named(unit: Unit, node: ast.Name, depth: int) -> list[str | None]:
 
 
 def _sole_value(unit: Unit, node: ast.Name) -> ast.expr | None:
-    """What the only statement that stores to a name stores; None where there are others, or it is a parameter."""
+    """The value of the only store to a variable; None if there are several, or if it is a parameter."""
     if parameter_around(unit, node) is not None:
         return None
     stores = [
@@ -128,7 +128,7 @@ def _sole_value(unit: Unit, node: ast.Name) -> ast.expr | None:
 
 
 def _filled(written: list[str]) -> list[str | None]:
-    """The parts of a text with places that something is put into."""
+    """The parts of a string with placeholders."""
     found: list[str | None] = []
     for each in written:
         found.extend([_ANY, each] if found else [each])
@@ -136,7 +136,7 @@ def _filled(written: list[str]) -> list[str | None]:
 
 
 def _joined(parts: list[str | None]) -> list[str | None]:
-    """The same text with what is written side by side as one part."""
+    """The same parts with adjacent constants merged."""
     found: list[str | None] = []
     for each in parts:
         if each == "":

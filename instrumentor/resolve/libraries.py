@@ -1,4 +1,4 @@
-"""Where imports lead, found and read once for many scripts."""
+"""The targets of imports, found and read once for many scripts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from instrumentor.resolve.unit_cache import UnitCache
 
 
 class Libraries:
-    """What many scripts import; what was read for one is there for the next.
+    """The imports of many scripts. What was read for one is reused for the next.
 
     Attributes:
-        search: where the imports of scripts start from.
-        units: the files of their projects that were parsed last.
+        search: the import paths of scripts.
+        units: recently parsed files of their projects.
     """
 
     def __init__(self) -> None:
@@ -29,16 +29,16 @@ class Libraries:
 
     @property
     def parsed_bytes(self) -> int:
-        """How much source of projects was parsed so far."""
+        """The amount of project source parsed so far."""
         return self.units.parsed_bytes
 
     @property
     def dropped_bytes(self) -> int:
-        """How much source was kept parsed, or as outlines, that is not kept any more."""
+        """The amount of source dropped from the caches of parsed files and outlines."""
         return self.units.dropped_bytes + sum(each.dropped_bytes for each in self._outlines.values())
 
     def at(self, folders: tuple[str, ...], cache: str | None) -> InstalledFiles:
-        """The packages in some folders; `cache` is the folder in which what is read is kept between runs."""
+        """The packages in some folders; `cache` is the folder that stores what is read between runs."""
         key = (folders, cache)
         if key not in self._found:
             facts = None if cache is None else FactsCache(Path(cache), "modules", facts_version(), ModuleFacts)
@@ -46,7 +46,7 @@ class Libraries:
         return self._found[key]
 
     def outlines(self, cache: str | None) -> OutlineCache:
-        """The outlines of the projects' files; `cache` is the folder in which they are kept between runs."""
+        """The outlines of the projects' files; `cache` is the folder that stores them between runs."""
         if cache not in self._outlines:
             self._outlines[cache] = OutlineCache(self.units, None if cache is None else Path(cache))
         return self._outlines[cache]

@@ -1,4 +1,4 @@
-"""Which names code reads as values, so that what they stand for may be called by any other name from then on."""
+"""Which names code reads as values, so that their objects may be called under any other name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "_
 
 
 def value_names(unit: Unit, nodes: Iterable[ast.AST]) -> list[ast.expr]:
-    """The names and dotted names among some nodes that are read for their value.
+    """The dotted names among some nodes that are read as values.
 
-    Not those that are called as they stand, or as decorators, compared, put into a text, annotations, base classes,
-    what a value is asked to be an instance of, or what `getattr` reads an attribute of: these give it to nobody.
+    These uses do not count, as they pass the object to nobody: calls, decorators, comparisons, formatted values,
+    annotations, base classes, instance checks, and objects whose attribute `getattr` reads.
     """
     found: list[ast.expr] = []
     for node in nodes:
@@ -26,7 +26,7 @@ def value_names(unit: Unit, nodes: Iterable[ast.AST]) -> list[ast.expr]:
             continue
         above = unit.parents[node]
         if isinstance(above, ast.Attribute):
-            continue  # a part of a longer one
+            continue  # part of a longer name
         if isinstance(node, ast.Attribute) and node.attr in _OF_CLASSES:
             continue
         if not _is_given_to_nobody(unit, node, above):
@@ -38,7 +38,7 @@ def _is_given_to_nobody(unit: Unit, node: ast.expr, above: ast.AST) -> bool:
     if isinstance(above, ast.Call) and above.func is node:
         return True
     while isinstance(above, (ast.Tuple, ast.BinOp, ast.Subscript)):
-        node, above = above, unit.parents[above]  # of `isinstance(x, (A, B))` and `x: A | B[C]`
+        node, above = above, unit.parents[above]  # in `isinstance(x, (A, B))` and `x: A | B[C]`
     if isinstance(above, ast.Call):
         asked = above.func.id if isinstance(above.func, ast.Name) else ""
         return (asked in _ASKING and node in above.args) or (asked == "getattr" and node is above.args[0])

@@ -1,7 +1,7 @@
-"""What a module of an installed package defines, as plain data that outlives its tree.
+"""The definitions in a module of an installed package, as plain data that outlives its tree.
 
-Only what can tell what a call gives is kept: names with what they stand for, and what functions return. Facts are
-msgspec structs, so that they can be written to a file and read back.
+Only what may determine the result of a call is included: the meaning of names, and what functions return. Facts are
+msgspec structs, so that they can be stored in a file.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import msgspec
 
 
 class Name(msgspec.Struct, frozen=True, array_like=True, tag="name", gc=False):
-    """A name, or a dotted name that starts with one: `nn.Module`."""
+    """A dotted name: `nn.Module`."""
 
     dotted: str
 
 
 class Imported(msgspec.Struct, frozen=True, array_like=True, tag="import", gc=False):
-    """What an import binds: a dotted name, which starts with dots where it is relative."""
+    """The target of an import: a dotted name, with leading dots if it is relative."""
 
     dotted: str
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, tag="member"):
-    """An attribute of what is no dotted name: `super().build`."""
+    """An attribute of something that is no dotted name: `super().build`."""
 
     of: Expression
     name: str
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
-    """A call; a starred argument is left out, and the ones by position after it with it."""
+    """A call. The first starred argument and all positional arguments after it are left out."""
 
     function: Expression
     arguments: list[Expression]
@@ -46,19 +46,19 @@ class Element(msgspec.Struct, frozen=True, array_like=True, tag="element"):
 
 
 class Items(msgspec.Struct, frozen=True, array_like=True, tag="items"):
-    """A tuple or list of known length; of a long one its first items."""
+    """A tuple or list of known length. Only the first items of a long one are kept."""
 
     items: list[Expression]
 
 
 class Table(msgspec.Struct, frozen=True, array_like=True, tag="table"):
-    """A dict, set or comprehension: any of its values may be meant; of a large one its first values."""
+    """A dict, set or comprehension, whose values are not distinguished. Of a large one, only the first are kept."""
 
     values: list[Expression]
 
 
 class Choice(msgspec.Struct, frozen=True, array_like=True, tag="choice"):
-    """One of several: `a if test else b`, `a or b`, `A | B`."""
+    """One of several alternatives: `a if test else b`, `a or b`, `A | B`."""
 
     choices: list[Expression]
 
@@ -70,7 +70,7 @@ class Text(msgspec.Struct, frozen=True, array_like=True, tag="text", gc=False):
 
 
 class Number(msgspec.Struct, frozen=True, array_like=True, tag="number", gc=False):
-    """A small whole number."""
+    """A small integer."""
 
     number: int
 
@@ -80,7 +80,7 @@ class Nothing(msgspec.Struct, frozen=True, array_like=True, tag="none", gc=False
 
 
 class Other(msgspec.Struct, frozen=True, array_like=True, tag="other", gc=False):
-    """Anything that tells nothing about modules."""
+    """Anything without information about modules."""
 
 
 Expression: TypeAlias = (
@@ -89,18 +89,18 @@ Expression: TypeAlias = (
 
 
 class FunctionFacts(msgspec.Struct, frozen=True, array_like=True, tag="function"):
-    """One function or method.
+    """A function or method.
 
     Attributes:
-        line: where its `def` stands, from 1.
-        parameters: those that can be given by position, then those by keyword only.
-        positional: how many of them can be given by position.
-        annotations: what the parameters are said to be.
-        returned: what it is said to return.
-        returns: what its return statements give.
-        variables: what the names that `returns` leads to may hold.
-        kind: "static", "class" or "property" for methods; "generator" for what returns no value of its own.
-        registers: it may put a parameter or a module into what it is passed; not told of methods.
+        line: the line of its `def`, from 1.
+        parameters: the positional parameters, then the keyword-only ones.
+        positional: the number of positional parameters.
+        annotations: the annotations of parameters.
+        returned: the annotation of the result.
+        returns: the values of its return statements.
+        variables: the possible values of the variables on which `returns` depends.
+        kind: "static", "class" or "property" for methods; "generator" for generator functions.
+        registers: whether it may register a parameter or a module in its arguments; always false for methods.
     """
 
     line: int
@@ -115,16 +115,16 @@ class FunctionFacts(msgspec.Struct, frozen=True, array_like=True, tag="function"
 
 
 class HeldFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What the methods of a class keep in its instances, and what they do with it.
+    """What the methods of a class store in its instances, and how they use it.
 
     Attributes:
-        makers: for each attribute, what is called in the values that are stored there.
+        makers: for each attribute, the callees in the values stored there.
         given: the attributes in which something other than a call's result is stored.
         used: the attributes that are called or trained.
-        with_called_parts: the attributes of which something is called.
-        registers: whether a parameter or a module may be put in by other ways than an attribute's store
+        with_called_parts: the attributes of which a member is called.
+        registers: whether a parameter or a module may be registered in another way than by storing an attribute
             (`own_object.may_register`), or taken from a table.
-        helpers: the functions that the instance is passed to.
+        helpers: the functions to which the instance is passed.
     """
 
     makers: dict[str, list[Expression]] = {}
@@ -136,14 +136,14 @@ class HeldFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
-    """One class.
+    """A class.
 
     Attributes:
-        line: where its `class` stands, from 1.
+        line: the line of its `class`, from 1.
         bases: its bases, as written.
         methods: its own methods.
-        attributes: what is assigned in its body.
-        held: what its methods keep in its instances.
+        attributes: the assignments in its body.
+        held: what its methods store in its instances.
     """
 
     line: int
@@ -154,7 +154,7 @@ class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
 
 
 class VariableFacts(msgspec.Struct, frozen=True, array_like=True, tag="variable"):
-    """One import of a name, or one assignment to it."""
+    """An import of a name, or an assignment to it."""
 
     value: Expression
     annotation: Expression | None = None
@@ -164,12 +164,12 @@ Binding: TypeAlias = ClassFacts | FunctionFacts | VariableFacts
 
 
 class ModuleFacts(msgspec.Struct, frozen=True):
-    """One module.
+    """A module.
 
     Attributes:
-        names: what each name is bound to, in the order of the text; branches that exclude one another included.
-        stars: the modules that everything is imported from, as `Imported` has them.
-        exported: `__all__` where it is one list of strings.
+        names: the bindings of each name, in the order of the text, including those on exclusive branches.
+        stars: the modules from which it imports everything, as in `Imported`.
+        exported: `__all__`, if it is a single list of strings.
     """
 
     names: dict[str, list[Binding]]

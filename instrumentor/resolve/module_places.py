@@ -1,8 +1,8 @@
-"""Where an interpreter would find the modules of installed packages: the folders are listed, nothing is imported.
+"""Locations of the modules of installed packages. Folders are listed; nothing is imported.
 
-Folders are searched as Python does it: packages, modules, namespace packages over several folders, `.pth` files (their
-paths only: their `import` lines are code), and the maps of editable installs. Modules without a source, such as
-extension modules, are none here: nothing is read of them.
+The search follows Python's: packages, modules, namespace packages across folders, `.pth` files (only their paths, as
+their `import` lines are code), and the maps of editable installs. Modules without a Python source, such as extension
+modules, are ignored.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Of hundreds of thousands of lines in one file nothing is a model.
+# A file with hundreds of thousands of lines defines no model.
 _MAX_BYTES = 8_000_000
 
 
 class Place(NamedTuple):
-    """Where a module lies.
+    """The location of a module.
 
     Attributes:
         file: its source; None for a namespace package.
-        folders: where its submodules lie.
-        shown: the file's path below the folder that was searched.
+        folders: the folders of its submodules.
+        shown: the file's path below the searched folder.
     """
 
     file: str | None
@@ -33,11 +33,11 @@ class Place(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What the search for a module came to.
+    """The result of looking up a module, for comparison.
 
     Attributes:
         name: the module's dotted name.
-        found: its file, or a namespace's folders, as one text, equal where the same was found; empty for nothing.
+        found: its file, or the folders of a namespace package, as one string; empty if it was not found.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Lookup(NamedTuple):
 
 
 class ModulePlaces:
-    """Finds modules in some folders; looks at each place once.
+    """Finds modules in some folders, each of which is listed only once.
 
     Args:
-        folders: where packages lie, in the order of the search.
+        folders: the folders that contain packages, in search order.
     """
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -58,13 +58,13 @@ class ModulePlaces:
         self._places: dict[str, Place | None] = {}
 
     def find(self, name: str) -> Place | None:
-        """Where a module lies by its dotted name; None where there is no such module."""
+        """The location of a module; None if there is none."""
         if name not in self._places:
             self._places[name] = self._search(name)
         return self._places[name]
 
     def look_up(self, name: str) -> Lookup:
-        """The same as a value to compare with that of another time."""
+        """The same as a value that can be compared with a later one."""
         place = self.find(name)
         return Lookup(name, "" if place is None else place.file or "\0".join(("", *place.folders)))
 
@@ -93,7 +93,7 @@ class ModulePlaces:
         return Place(None, tuple(portions), shown) if portions else None
 
     def _at(self, folder: str, last: str, shown: str) -> Place | None:
-        """The package, module or namespace package of a name in a folder."""
+        """The package, module or namespace package with a name in a folder."""
         names = self._names_in(folder)
         path = os.path.join(folder, last)  # noqa: PTH118 - of thousands of names
         is_there = names is None or last in names
@@ -104,13 +104,13 @@ class ModulePlaces:
         return Place(None, (path,), shown) if is_there and os.path.isdir(path) else None  # noqa: PTH112
 
     def _names_in(self, folder: str) -> frozenset[str] | None:
-        """The names in a folder; None where it may not be listed."""
+        """The names in a folder; None if it may not be listed."""
         if folder not in self._names:
             self._names[folder] = list_names(folder)
         return self._names[folder]
 
     def _with_path_files(self, folders: Iterable[str]) -> list[str]:
-        """The folders, each followed by those that the `.pth` files in it name."""
+        """The folders, each followed by those that its `.pth` files name."""
         found: dict[str, None] = {}
         for folder in folders:
             found[folder] = None
@@ -124,7 +124,7 @@ class ModulePlaces:
         return list(found)
 
     def _editable_maps(self, folders: Iterable[str]) -> dict[str, str]:
-        """Where the packages lie that setuptools installed to be edited: their finders hold a `MAPPING`."""
+        """The locations of packages that setuptools installed in editable mode: their finders contain a `MAPPING`."""
         found: dict[str, str] = {}
         for folder in folders:
             for file in self._listed(folder, "_finder.py"):
@@ -138,17 +138,17 @@ class ModulePlaces:
 
 
 def list_names(folder: str) -> frozenset[str] | None:
-    """The names in a folder, none where there is no folder; None where it may not be listed."""
+    """The names in a folder, empty if there is no folder; None if it may not be listed."""
     try:
         return frozenset(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()
-    except (OSError, ValueError):  # a folder may be passed through that may not be listed
+    except (OSError, ValueError):  # a folder may be searchable but not listable
         return None
 
 
 def read_bounded(file: str) -> bytes | None:
-    """The bytes of a file; None where it cannot be read, or is far too long for a module."""
+    """The bytes of a file; None if it cannot be read or is far too long for a module."""
     try:
         path = Path(file)
         return path.read_bytes() if path.stat().st_size <= _MAX_BYTES else None
@@ -157,8 +157,8 @@ def read_bounded(file: str) -> bytes | None:
 
 
 def _mapping(content: bytes) -> Iterator[tuple[str, str]]:
-    """The entries of a finder's `MAPPING`, read as text."""
-    import ast  # not needed where nothing is installed so
+    """The entries of a finder's `MAPPING`, parsed from its text."""
+    import ast  # only needed for editable installs
 
     try:
         for statement in ast.parse(content).body:
@@ -168,4 +168,4 @@ def _mapping(content: bytes) -> Iterator[tuple[str, str]]:
                 for name, path in mapping.items() if isinstance(mapping, dict) else ():
                     yield str(name), str(Path(str(path)))
     except (SyntaxError, ValueError, TypeError):
-        return  # of another make than setuptools'
+        return  # not made by setuptools

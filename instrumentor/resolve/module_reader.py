@@ -48,7 +48,7 @@ from instrumentor.source.nodes import last_name, named_parameters, positional_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
 
-# A table of a thousand classes tells no more about its elements than its first rows do.
+# The first rows of a table say as much about its elements as a thousand do.
 _MAX_ITEMS = 24
 _MAX_TEXT = 120
 _MAX_DEPTH = 12
@@ -59,21 +59,21 @@ _OTHER = Other()
 
 @cache
 def facts_version() -> str:
-    """What facts depend on beside a module's bytes, as a short name: the code that reads them, and what it goes by."""
+    """A short identifier of the code and constants on which facts depend, besides a module's bytes."""
     readers = (sys.modules[__name__], own_object, module_facts, bindings, nodes)
     return version_of(readers, catalogue.TENSOR_METHODS)
 
 
 def read_facts(source: bytes) -> ModuleFacts:
-    """List what a module's source defines.
+    """The definitions in a module's source.
 
     Raises:
-        SyntaxError: it is not Python, or is in an encoding that nobody knows.
-        ValueError: it holds a null byte.
-        RecursionError, MemoryError: it is nested deeper than the parser goes.
+        SyntaxError: it is not Python, or its encoding is unknown.
+        ValueError: it contains a null byte.
+        RecursionError, MemoryError: it is nested too deeply for the parser.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape in somebody's library is no news for the user
+        warnings.simplefilter("ignore")  # invalid escapes in libraries do not concern the user
         tree = ast.parse(source)
     names: dict[str, list[Binding]] = {}
     stars: list[str] = []
@@ -95,16 +95,16 @@ def read_facts(source: bytes) -> ModuleFacts:
 
 
 def read_expression(text: str) -> Expression:
-    """Read an expression, such as an annotation that is written as a string.
+    """Read an expression, such as a string annotation.
 
     Raises:
-        SyntaxError, ValueError: it is none.
+        SyntaxError, ValueError: the text is no expression.
     """
     return _expression(ast.parse(text, mode="eval").body)
 
 
 def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """The names that an import binds, with what each stands for; `*` is among them as it is written."""
+    """The names that an import binds, with their targets; `*` is included literally."""
     if isinstance(statement, ast.Import):
         return {
             alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
@@ -116,7 +116,7 @@ def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a body and of its branches and loops, in order; not those of functions and classes in it."""
+    """The statements of a body with its branches and loops, in order, without those of nested functions and classes."""
     pending = list(reversed(list(body)))
     while pending:
         statement = pending.pop()
@@ -131,7 +131,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, VariableFacts]]:
-    """The names that a statement binds, classes and functions aside."""
+    """The names that a statement binds, except classes and functions."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         for name, imported in imported_names(statement).items():
             module = imported.removesuffix("*").rstrip(".") or imported.removesuffix("*")
@@ -145,7 +145,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, VariableFacts]]:
         yield statement.target.id, VariableFacts(value, _expression(statement.annotation))
     elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         yield statement.target.id, VariableFacts(_OTHER)
-    elif type(statement).__name__ == "TypeAlias":  # which Python has from 3.12 on
+    elif type(statement).__name__ == "TypeAlias":  # from Python 3.12 on
         yield statement.name.id, VariableFacts(_expression(statement.value))  # type: ignore[attr-defined]
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
         for item in statement.items:
@@ -167,7 +167,7 @@ def _targets(target: ast.expr, value: Expression) -> Iterator[tuple[str, Variabl
 
 
 def _strings(statement: ast.stmt) -> list[str] | None:
-    """The strings of a list that a statement assigns; None for anything else."""
+    """The strings in a list that a statement assigns; None for anything else."""
     value = statement.value if isinstance(statement, ast.Assign) else None
     if not isinstance(value, (ast.List, ast.Tuple)):
         return None
@@ -210,7 +210,7 @@ def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: 
 
 
 def _needed(variables: dict[str, list[Expression]], returns: list[Expression]) -> dict[str, list[Expression]]:
-    """The variables that what is returned leads to."""
+    """The variables on which the returned values depend."""
     found: dict[str, list[Expression]] = {}
     pending = [name for each in returns for name in _names(each)]
     while pending:
@@ -249,13 +249,13 @@ def _class_facts(node: ast.ClassDef) -> ClassFacts:
             methods[statement.name] = _function_facts(statement, is_method=True)
         else:
             attributes.update((name, variable.value) for name, variable in _assigned(statement) if name != "*")
-    # Without a base it is no module.
+    # A class without a base is no module class.
     held = _held(node) if node.bases else HeldFacts()
     return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, held)
 
 
 def _held(node: ast.ClassDef) -> HeldFacts:
-    """What a class keeps in its instances."""
+    """What a class stores in its instances."""
     makers: dict[str, dict[str, Expression]] = {}
     given: set[str] = set()
     used: set[str] = set()
@@ -297,7 +297,7 @@ def _held(node: ast.ClassDef) -> HeldFacts:
 
 
 def _maker(callee: ast.expr, local: Set[str]) -> Expression:
-    """What is called; nothing is known of the methods of what one of some names holds."""
+    """The callee of a call; unknown for methods of local variables."""
     maker = _expression(callee)
     if not isinstance(maker, Name):
         return _OTHER
@@ -315,7 +315,7 @@ def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) 
 
 
 def _expression(node: ast.expr | None, depth: int = 0) -> Expression:
-    """An expression as far as it may tell what a call gives."""
+    """The part of an expression that may determine the result of a call."""
     reader = _READERS.get(type(node))
     return _OTHER if reader is None or depth > _MAX_DEPTH else reader(node, depth + 1)
 

@@ -1,4 +1,4 @@
-"""What calling something gives."""
+"""The kinds of objects that calls make."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import IntEnum
 
 
 class Nature(IntEnum):
-    """What kind of object a call makes; where several are possible the greatest counts.
+    """The kind of object that a call makes. Of several possible kinds, the greatest counts.
 
-    The order says which mistake is the smaller one: a needless proxy is harmless, a missing one is not.
+    The order reflects the cost of mistakes: a needless proxy is harmless, a missing one is not.
     """
 
     NOT_MODULE = 0

@@ -1,4 +1,4 @@
-"""Whether a function does nothing with what an expression in it gives but return it."""
+"""Whether a function does nothing with an expression's value but return it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPEATED = (
 
 
 def is_public(unit: Unit, function: ast.AST) -> bool:
-    """Whether a function stands at the top of a file under a name that other files may use."""
+    """Whether a function is at the top level of a file, under a name that other files may use."""
     if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
         return False
     return not function.name.startswith("_")
@@ -29,16 +29,16 @@ def is_public(unit: Unit, function: ast.AST) -> bool:
 def function_returning(
     unit: Unit, node: ast.AST, resolve: Callable[[ast.expr], object] | None
 ) -> ast.FunctionDef | None:
-    """The function of a file's top which returns what `node` gives, once, and does nothing else with it.
+    """The top-level function that returns the value of `node`, once, and does nothing else with it.
 
-    Nobody but who calls that function gets hold of it, or its own class, whose methods have it as `self`. It may have a
-    name, which is read to be returned and nowhere else, and under which it is returned whenever it was made.
+    Only its callers and the value's own class, by `self`, get hold of the value. It may be bound to a name that is only
+    read to return it, and is returned whenever it was made.
 
     Args:
         unit: the file.
         node: an expression in it.
-        resolve: says what a decorator is. One of the project passes on what its function gives, or registers it; one of
-            a library may keep what the function gave. None where decorators do not matter.
+        resolve: gives the meaning of a decorator. A decorator of the project is taken to pass the result on, or to
+            register the function; one of a library may keep the result. None to ignore decorators.
     """
     function = function_around(unit, node)
     if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
@@ -57,7 +57,7 @@ def function_returning(
 
 
 def _is_named_and_returned(unit: Unit, statement: ast.AST, function: ast.FunctionDef) -> bool:
-    """Whether a statement gives something a name of which a function makes no use but to return it."""
+    """Whether a statement binds a value to a name that the function only returns."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     target = statement.targets[0]
@@ -67,14 +67,14 @@ def _is_named_and_returned(unit: Unit, statement: ast.AST, function: ast.Functio
     is_only_returned = all(
         isinstance(node, ast.Name)
         and isinstance(unit.parents[node], ast.Return)
-        and function_around(unit, node) is function  # not one within it, which may keep hold of it
+        and function_around(unit, node) is function  # a nested function might keep it
         for node in uses
     )
     return is_only_returned and _is_reached(unit, statement, {unit.parents[node] for node in uses})
 
 
 def _is_reached(unit: Unit, statement: ast.AST, returns: set[ast.AST]) -> bool:
-    """Whether one of some `return` statements follows a statement in its block, and nothing in between may leave it."""
+    """Whether a statement is followed in its block by one of `returns`, with no other exit in between."""
     above = unit.parents[statement]
     for name in ("body", "orelse", "finalbody"):
         block = getattr(above, name, [])
@@ -86,7 +86,7 @@ def _is_reached(unit: Unit, statement: ast.AST, returns: set[ast.AST]) -> bool:
 
 
 def _contents(unit: Unit, function: ast.FunctionDef) -> FunctionContents:
-    """What lies in a function: looked for once, as each of many returns asks for it."""
+    """The contents of a function, cached because many returns ask for them."""
     found = unit.contents.get(function)
     if found is None:
         found = unit.contents[function] = _find_contents(function)

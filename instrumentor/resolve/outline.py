@@ -1,6 +1,7 @@
-"""What other files need to know of a file to tell that they hold no model: its names, and what its functions may make.
+"""Outlines of files: what other files need of a file in order to tell that they hold no model.
 
-An outline is a few percent of its file's tree. It depends on nothing but the file's bytes.
+An outline has the file's names and what its functions may make. It is a few percent of the size of the file's tree, and
+depends only on the file's bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _NEVER_CALLED = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.UnaryOp, ast.Compar
 
 
 class ClassOutline(msgspec.Struct, frozen=True, array_like=True):
-    """One class.
+    """The outline of a class.
 
     Attributes:
-        key: what it is called in all units, behind the name of its own.
+        key: its key in the unit, after the unit's name.
         name: its name.
-        bases: its bases, as they are spelled.
+        bases: its spelled bases.
         methods: the keys of its methods.
     """
 
@@ -41,19 +42,19 @@ class ClassOutline(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True):
-    """One file.
+    """The outline of a file.
 
     Attributes:
-        imports: as a unit has them, like `alternatives` and `stars`.
-        classes: all classes, inner ones too.
-        class_names: those that the file's own names stand for, by their key.
-        functions: all functions but lambdas.
-        top: what stands outside of functions, as one.
-        function_names: as `class_names`.
-        stored: the attributes that something is stored in which may be called and is no instance of a class.
-        instances: what makes the one thing that a variable of its top ever holds, as it is spelled.
-        shadowed: the names that something else may stand for than what the file defines or imports by them.
-        uses_modules: something in it is used as only modules are.
+        imports: as in a unit, like `alternatives` and `stars`.
+        classes: all classes, including nested ones.
+        class_names: the keys of the classes that the file's own names mean.
+        functions: all functions except lambdas.
+        top: the code outside of functions, as one outline.
+        function_names: the same as `class_names`, for functions.
+        stored: the attributes that may hold something callable that is no instance.
+        instances: the spelled makers of top-level variables that are assigned once.
+        shadowed: the names that may mean something other than the file's definition or import.
+        uses_modules: whether the file uses something as a module.
     """
 
     imports: dict[str, str]
@@ -76,13 +77,13 @@ _EMPTY = Outline({}, {}, [], [], {}, [], _NO_FUNCTION, {}, set(), {}, set(), use
 
 @dataclass(frozen=True, eq=False)
 class OutlinedUnit(Unit):
-    """A unit that is empty but for what its outline has of it.
+    """A unit without code, made from an outline.
 
     Attributes:
-        outlined: the outlines of its functions, by their keys.
-        outline: all that is known of it.
+        outlined: the outlines of its functions, by key.
+        outline: the outline of the file.
         owners: the classes of its methods, by the methods' keys.
-        inner: the functions within functions, by the names of these with those that they are in.
+        inner: the functions nested in functions, by the qualified name of the outer one.
     """
 
     outlined: dict[str, FunctionOutline] = field(default_factory=dict)
@@ -91,13 +92,13 @@ class OutlinedUnit(Unit):
     inner: dict[str, list[Function]] = field(default_factory=dict)
 
     def functions_within(self, outline: FunctionOutline) -> list[Function]:
-        """The functions that are defined within a function, or in others of its name."""
+        """The functions nested in a function, or in others with its qualified name."""
         return self.inner.get(outline.key.rpartition("@")[0], []) if outline.key else []
 
 
 @cache
 def outlines_version() -> str:
-    """What outlines depend on beside a file's bytes, as a short name: the code that draws them, and what it goes by."""
+    """A short identifier of the code and constants on which outlines depend, besides a file's bytes."""
     readers = (sys.modules[__name__], function_outline, bindings, mentions, units, module_reader, nodes, source_text)
     return version_of(readers, EVIDENCE)
 
@@ -135,7 +136,7 @@ def outline_of(unit: Unit) -> Outline:
 
 
 def _instances(unit: Unit) -> dict[str, str]:
-    """What makes the values of variables that are assigned once, at the top of the file, what a call gives."""
+    """The spelled makers of variables that are assigned once, at the top level of the file, from a call."""
     found: dict[str, str] = {}
     several: set[str] = set()
     for node in unit.parents:
@@ -154,7 +155,7 @@ def _instances(unit: Unit) -> dict[str, str]:
 
 
 def stored_attributes(unit: Unit) -> set[str]:
-    """The attributes, those of classes too, in which something is stored that may be called and is no instance."""
+    """The attributes of instances and classes that may hold something callable that is no instance."""
     found = set()
     for node in unit.parents:
         if isinstance(node, ast.Attribute):
@@ -178,12 +179,12 @@ def _is_in_class_body(unit: Unit, node: ast.AST) -> bool:
 
 
 def outline_of_all(unit: Unit) -> FunctionOutline:
-    """Draw the outline of all that stands in a file, as if it were one function."""
+    """Draw the outline of everything in a file, as if it were one function."""
     return draw_function(unit, "", "", walk(unit.tree), bound_names(unit))
 
 
 def nodes_of_top(tree: ast.Module) -> list[ast.AST]:
-    """The nodes outside of functions, what these are decorated with and the defaults of their parameters included."""
+    """The nodes outside of functions, including these functions' decorators and parameter defaults."""
     found: list[ast.AST] = [tree]
     for node in found:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -194,7 +195,7 @@ def nodes_of_top(tree: ast.Module) -> list[ast.AST]:
 
 
 def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
-    """A unit that defines and imports what its file does, and is empty but for that."""
+    """A unit with a file's definitions and imports, but without code."""
     tree = ast.Module([], [])
     unit = OutlinedUnit(name, folder, tree, outline.imports, outline.alternatives, outline.stars, outline=outline)
     functions: dict[str, Function] = {}
@@ -209,7 +210,7 @@ def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
             above, _, _ = above.rpartition(".")
     classes: dict[str, Class] = {}
     for one in outline.classes:
-        # As arguments: those with a star are no expressions of their own.
+        # As arguments of a call, because starred ones are no expressions by themselves.
         bases = ast.parse(f"f({', '.join(one.bases)})", mode="eval").body
         assert isinstance(bases, ast.Call)
         definition = ast.ClassDef(one.name, bases.args, [], [], [], lineno=0, col_offset=0)
@@ -223,10 +224,10 @@ def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
 
 
 def _may_be_called(unit: Unit, statement: ast.AST, attribute: str) -> bool:
-    """Whether what a statement stores in an attribute may be a class or function, but for a function of its name."""
+    """Whether what a statement stores in an attribute may be callable. The function of the same name does not count."""
     value = getattr(statement, "value", None)
     if isinstance(statement, ast.AnnAssign) and value is None:
-        return False  # a declaration
+        return False  # only a declaration
     if isinstance(value, ast.Name) and value.id == attribute:
         return value.id not in unit.functions
     return not isinstance(value, _NEVER_CALLED)

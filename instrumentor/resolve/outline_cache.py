@@ -1,4 +1,4 @@
-"""The outlines of a project's files that were asked for last, for the next script of a batch."""
+"""A cache of the outlines of project files, for the next script of a batch."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from instrumentor.resolve.unit_cache import UnitCache
     from instrumentor.resolve.units import Unit
 
-# Source bytes whose outlines are held; they take about as much memory.
+# The limit in bytes of source. Outlines take about as much memory as their source.
 MAX_BYTES = 12_000_000
 
 
 class OutlineCache:
-    """Stands in for a cache of parsed files where outlines will do; a `UnitFinder`.
+    """Replaces a cache of parsed files where outlines suffice; a `UnitFinder`.
 
     Attributes:
-        dropped_bytes: of how much source outlines were held that are not held any more.
+        dropped_bytes: the amount of source whose outlines were dropped.
 
     Args:
-        units: keeps what has to be parsed.
-        folder: where outlines are kept between runs; None for nowhere.
-        max_bytes: how much source is held as outlines; what was asked for longest ago goes first.
+        units: caches files that must be parsed.
+        folder: the folder that stores outlines between runs; None to store none.
+        max_bytes: the limit in bytes of source; the least recently used outlines are dropped first.
     """
 
     def __init__(self, units: UnitCache, folder: Path | None, max_bytes: int = MAX_BYTES) -> None:
@@ -38,11 +38,11 @@ class OutlineCache:
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, bytes], tuple[OutlinedUnit | None, int]] = OrderedDict()
         self._held_bytes = self.dropped_bytes = 0
-        # By content alone: to scripts of different folders one file has different paths.
+        # By content alone, as one file has different paths for scripts in different folders.
         self._drawn: dict[bytes, Outline] = {}
 
     def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
-        """The outline of a file as a unit; None where it cannot be parsed."""
+        """The outline of a file as a unit; None if the file cannot be parsed."""
         digest = hashlib.blake2b(content, digest_size=16).digest()
         key = (name, digest)
         if key in self._held:

@@ -1,4 +1,4 @@
-"""What the methods of a class call the object at hand, and the ways by which they may put modules into it unseen."""
+"""The names of the object at hand in methods, and how methods may register modules in it unseen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _REGISTERING = frozenset({"register_parameter", "add_module", "register_module", "__setattr__"})
 _TABLES = frozenset({"_modules", "_parameters", "__dict__"})
 _WITHOUT_OBJECT = frozenset({"staticmethod", "classmethod"})
-# Functions that keep and change nothing of what they are passed.
+# Functions that neither keep nor change their arguments.
 _READING = frozenset(
     {"super", "isinstance", "hasattr", "getattr", "delattr", "callable", "type", "id", "hash", "len", "str", "repr"}
     | {"print", "iter", "next", "bool", "sorted", "list", "tuple", "set", "dir"}
@@ -23,10 +23,10 @@ _READING = frozenset(
 
 
 def own_names(cls: ast.ClassDef) -> frozenset[str]:
-    """The names that the methods of a class have for its instance: `self`, their first parameters, and copies of them.
+    """The names that methods of a class use for its instance: `self`, first parameters, and copies of them.
 
-    A copy counts where it stands directly in the method: `module = self`. What `__new__` makes with the `__new__` above
-    it counts wherever that stands.
+    A copy counts if the assignment is directly in the method: `module = self`. In `__new__`, the result of the
+    inherited `__new__` counts anywhere.
     """
     names = {"self"}
     for method in cls.body:
@@ -41,7 +41,7 @@ def own_names(cls: ast.ClassDef) -> frozenset[str]:
 
 
 def _names_of_new(node: ast.AST) -> Iterator[str]:
-    """The names that a statement gives to what a call of `__new__` makes: `made = super().__new__(cls)`.
+    """The names that a statement binds to the result of `__new__`: `made = super().__new__(cls)`.
 
     They may be attributes of the class: `cls.instance = super().__new__(cls)`.
     """
@@ -52,7 +52,7 @@ def _names_of_new(node: ast.AST) -> Iterator[str]:
 
 
 def _name_of(node: ast.AST | None) -> str:
-    """A name, or an attribute of one, as it is written; "" for other expressions."""
+    """A name or an attribute of a name, as spelled; "" for other expressions."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
@@ -68,9 +68,9 @@ def is_own(node: ast.AST | None, names: Set[str]) -> bool:
 
 
 def may_register(node: ast.AST, names: Set[str]) -> bool:
-    """Whether a node may put a parameter or a module into the object at hand by other ways than an attribute's store.
+    """Whether a node may register a parameter or a module in the object at hand, other than by storing an attribute.
 
-    These are `register_parameter`, `add_module` and the like, `setattr`, and the tables behind the attributes.
+    The ways are `register_parameter`, `add_module` and the like, `setattr`, and the dicts behind the attributes.
     """
     if isinstance(node, ast.Attribute):
         return node.attr in _TABLES and is_own(node.value, names)
@@ -87,9 +87,9 @@ def may_register(node: ast.AST, names: Set[str]) -> bool:
 
 
 def attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
-    """The attributes of the object at hand of which something is called: `encoder`, by `self.encoder.layer1(x)`.
+    """The attributes of the object at hand of which a member is called: `encoder` in `self.encoder.layer1(x)`.
 
-    Methods that tensors have tell nothing.
+    Methods of tensors are no evidence.
     """
     found = set()
     for node in nodes:
@@ -104,7 +104,7 @@ def attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> s
 
 
 def attributes_called_by_other_names(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
-    """The attributes of the object at hand that get a name of their own which is called: `net = self.net; net(x)`."""
+    """The attributes of the object at hand that are called by a variable: `net = self.net; net(x)`."""
     called: set[str] = set()
     held: dict[str, set[str]] = {}
     for node in nodes:
@@ -119,7 +119,7 @@ def attributes_called_by_other_names(nodes: Iterable[ast.AST], names: Set[str]) 
 
 
 def _choices(value: ast.expr) -> list[ast.expr]:
-    """The expressions one of which a value is."""
+    """The alternatives of which an expression's value is one."""
     if isinstance(value, ast.IfExp):
         return [*_choices(value.body), *_choices(value.orelse)]
     return [each for inner in value.values for each in _choices(inner)] if isinstance(value, ast.BoolOp) else [value]
@@ -130,14 +130,14 @@ def _is_attribute(node: ast.expr, names: Set[str]) -> TypeGuard[ast.Attribute]:
 
 
 def is_computed(callee: ast.expr) -> bool:
-    """Whether what is called is taken from a table, or given by another call: `resnets[depth](pretrained)`."""
+    """Whether a callee is an element of a table or the result of another call: `resnets[depth](pretrained)`."""
     return isinstance(callee, (ast.Subscript, ast.Call))
 
 
 def helper_of(node: ast.AST, names: Set[str]) -> ast.expr | None:
-    """The function that a node passes the object at hand to, which may put something into it; None without one.
+    """The function to which a node passes the object at hand and which may register something in it; else None.
 
-    The methods that a class passes its object on to as a rule do not: `Base.__init__(self)`, `Base.forward(self, x)`.
+    Methods to which classes usually pass their object do not: `Base.__init__(self)`, `Base.forward(self, x)`.
     """
     if not isinstance(node, ast.Call) or not _is_passed(node, names):
         return None
@@ -148,7 +148,7 @@ def helper_of(node: ast.AST, names: Set[str]) -> ast.expr | None:
 
 
 def registers(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
-    """Whether a function may put something into an object that it is passed; so it may if it passes that on."""
+    """Whether a function may register something in one of its arguments, or pass it on."""
     declared = function.args
     given = named_parameters(declared)
     names = {each.arg for each in given}
@@ -161,7 +161,7 @@ def registers(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> 
 
 
 def _is_stored_into(node: ast.AST, names: Set[str]) -> bool:
-    """Whether a node gives an object another attribute, or another name under which it may get one."""
+    """Whether a node sets an attribute of an object, or gives the object another name."""
     if isinstance(node, ast.Attribute):
         return isinstance(node.ctx, ast.Store) and is_own(node.value, names)
     return isinstance(node, (ast.Assign, ast.NamedExpr)) and is_own(node.value, names)

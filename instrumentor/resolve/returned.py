@@ -1,9 +1,8 @@
-"""What calling something of an installed package gives, by a light reading of its source.
+"""What calling something of an installed package returns, by a light reading of its source.
 
-A function gives what its return statements give: what they call is followed, through other modules too, with the
-arguments that it is called with (`build_model_with_cfg(ResNet, ...)` calls its first parameter). Order and
-branches are not looked at: every return and every value that a name may hold counts. Where the returns tell
-nothing, the function's annotations do.
+A function returns the values of its return statements. The calls in them are followed, also through other modules, with
+their arguments: `build_model_with_cfg(ResNet, ...)` calls its first parameter. Order and branches are ignored: every
+return and every value of a name counts. If the returns say nothing, the function's annotations are used.
 """
 
 from __future__ import annotations
@@ -65,37 +64,37 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.installed import Definition, InstalledPackages
 
-# How many calls may lead to one another, and how many expressions are read for one question.
+# Limits on the depth of calls, and on the number of expressions evaluated for one query.
 _MAX_CALLS = 14
 _MAX_STEPS = 5_000
-# How many rows of a table of names are looked up: they are of one kind.
+# The number of names looked up in a table. They are of one kind.
 _MAX_ROWS = 2
 _HANDING_ON = (Effect.IDENTITY, Effect.COPIES, Effect.WRAPS, Effect.WRAPS_REPLACING, Effect.REPLACES)
 
 
 class Names(Outside, Protocol):
-    """Knows also what functions do whose source is not read, and how modules are passed on."""
+    """Also knows the effects of functions whose source is not read."""
 
     @property
     def identity_methods(self) -> Set[str]:
-        """The methods of modules that give the module back."""
+        """The methods of modules that return the module itself."""
         ...
 
     def nature_of_base(self, name: str) -> Nature:
-        """What a class is whose base is the library's class `name`."""
+        """The nature of a class whose base is the library's class `name`."""
         ...
 
     def effect_of(self, name: str) -> Effect | None:
-        """What the function `name` does with modules passed to it; None where that is not known."""
+        """What the function `name` does with modules passed to it; None if unknown."""
         ...
 
     def may_register(self, name: str) -> bool:
-        """Whether the function `name` may put a parameter or a module into what it is passed."""
+        """Whether the function `name` may register a parameter or a module in its arguments."""
         ...
 
 
 class CallReader:
-    """Reads what calls give."""
+    """Evaluates calls abstractly."""
 
     def __init__(self, packages: InstalledPackages, outside: Names) -> None:
         self._packages = packages
@@ -107,15 +106,15 @@ class CallReader:
         self._steps = 0
 
     def returned(self, dotted: str) -> Values | None:
-        """What calling the thing with an absolute dotted name gives, for any arguments.
+        """What calling something by its absolute dotted name returns, for any arguments.
 
         Returns:
-            `Fresh`, `Argument`, `Wrapped`, `Several` and `Unseen` values; empty for what returns nothing of its own,
-            None where no source tells what the name is.
+            `Fresh`, `Argument`, `Wrapped`, `Several` and `Unseen` values; empty if it returns nothing of its own; None
+            if no source defines the name.
         """
         if dotted not in self._returned:
-            self._returned[dotted] = None  # what a name that leads to itself counts as
-            # A question may come up while another is answered; its steps are that one's.
+            self._returned[dotted] = None  # the value for a name that leads to itself
+            # One query may cause another. The steps of both count for the first.
             outer, self._steps = self._steps, 0
             self._returned[dotted] = self._read(dotted)
             self._steps += outer
@@ -128,7 +127,7 @@ class CallReader:
         frame = Frame(definition if isinstance(definition, Module) else definition.module)
         callees = self._defined(definition)
         if isinstance(definition, (FunctionDefinition, VariableDefinition)) and definition.owner is not None:
-            # A class method makes an instance of the class that it is called on, not of the one that has it.
+            # A class method makes an instance of the class on which it is called, not of the one that defines it.
             above, _, name = dotted.rpartition(".")
             owner = self._packages.lookup(above)
             if isinstance(owner, ClassDefinition):
@@ -137,10 +136,10 @@ class CallReader:
         return frozenset(Unseen() if isinstance(each, (Word, Defined, Method)) else each for each in values)
 
     def class_nature(self, cls: ClassDefinition) -> Nature:
-        """What the instances of a class are; UNKNOWN where one of its bases is not seen."""
+        """The nature of a class's instances; UNKNOWN if one of its bases is not seen."""
         key = cls.dotted
         if key not in self._natures:
-            self._natures[key] = Nature.MODULE  # what a recursive mention of the class counts as
+            self._natures[key] = Nature.MODULE  # the value for recursive references to the class
             self._natures[key] = self._find_nature(cls)
         return self._natures[key]
 
@@ -157,7 +156,7 @@ class CallReader:
             {"forward", "__call__"} & each.facts.methods.keys() for each in own
         ):
             return Nature.MODULE
-        # What one class keeps, one above or below it uses.
+        # What one class stores, an ancestor or descendant may use.
         used = {name for each in own for name in each.facts.held.used}
         with_called_parts = {name for each in own for name in each.facts.held.with_called_parts}
         if any(not used.isdisjoint(each.facts.held.given) for each in own):
@@ -171,7 +170,7 @@ class CallReader:
         return best
 
     def _is_helped(self, cls: ClassDefinition) -> bool:
-        """Whether a function that the instances of a class are passed to may put something into them."""
+        """Whether a function to which a class's instances are passed may register something in them."""
         for helper in cls.facts.held.helpers:
             found = self._packages.resolve(cls.module, helper.dotted) if isinstance(helper, Name) else None
             if isinstance(found, FunctionDefinition):
@@ -183,7 +182,7 @@ class CallReader:
         return False
 
     def _made_in(self, cls: ClassDefinition, maker: Expression) -> Nature:
-        """What a call in a class makes that its instances keep."""
+        """The nature of what a callee makes for the instances of a class."""
         found = self._packages.resolve(cls.module, maker.dotted) if isinstance(maker, Name) else None
         if isinstance(found, ClassDefinition):
             return self.class_nature(found)
@@ -198,7 +197,7 @@ class CallReader:
     # ---- calls ----
 
     def call(self, callee: Value, arguments: Arguments | None, frame: Frame) -> Values:
-        """What a call gives; `arguments` is None for any."""
+        """The result of a call; `arguments` is None for any."""
         if isinstance(callee, Method):
             return self._call_function(callee.function, callee.receiver, arguments, frame)
         if isinstance(callee, PartialCall):
@@ -251,11 +250,11 @@ class CallReader:
         inner = Frame(function.module, function, bind(facts, receiver, arguments), frame.busy | {key})
         values = join(self._evaluate(each, inner) for each in facts.returns)
         if not facts.returns and function.owner is not None:
-            values = UNSEEN  # nothing but an error to raise: those below it give something
+            values = UNSEEN  # it only raises an error: the methods of subclasses return something
         made = {each for each in values if isinstance(each, Fresh) and each.nature is Nature.MODULE}
         if facts.returned is not None and (len(made) > 1 or not any(is_telling(each) for each in values)):
             said = self._annotations.read(facts.returned, inner)
-            # Of many classes the one that is promised, where it is one of them.
+            # Of several classes, the annotated one, if it is one of them.
             return said if said and (not made or said <= made) else values
         return values
 
@@ -265,7 +264,7 @@ class CallReader:
                 return value.items[index]
             return join(value.items)
         if isinstance(value, Collection):
-            return value.values or UNSEEN  # an empty one is filled later
+            return value.values or UNSEEN  # an empty container is filled later
         if isinstance(value, Defined) and isinstance(value.definition, ClassDefinition):
             return frozenset({value})  # Generic[T]
         if isinstance(value, Fresh) and value.cls is not None and value.nature is Nature.NOT_MODULE:
@@ -273,10 +272,10 @@ class CallReader:
         return UNSEEN
 
     def _named_in(self, table: Fresh) -> Values:
-        """The classes of the table's package that the strings it was made of name.
+        """The classes of the table's package that the strings in its arguments name.
 
-        Packages that load their modules late keep the names of classes in tables, and look a name up in the package
-        when it is asked for (transformers' `MODEL_MAPPING`).
+        Packages that load modules lazily keep class names in tables and look them up in the package on access
+        (transformers' `MODEL_MAPPING`).
         """
         assert table.cls is not None
         package = table.cls.module.name.partition(".")[0]
@@ -337,7 +336,7 @@ class CallReader:
         return frame.names[name]
 
     def _defined(self, definition: Definition | None) -> Values:
-        """What a definition is worth; a variable is what was assigned to it."""
+        """The value of a definition; for a variable, the value assigned to it."""
         if definition is None:
             return UNSEEN
         if not isinstance(definition, VariableDefinition):

@@ -1,4 +1,4 @@
-"""Where a script's imports are looked up: its own folder, its project, and the packages installed."""
+"""Where a script's imports are looked up: its own folder, its project, and the installed packages."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ROOT_MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git", ".hg")
-# Folders that are remembered; forgotten altogether when they are more.
+# The limit on cached folders. When it is reached, all are dropped.
 _MAX_REMEMBERED = 50_000
 
 
 class Packages(msgspec.Struct, frozen=True):
-    """Where a script's packages lie.
+    """The locations of a script's packages.
 
     Attributes:
-        folders: the folders, in the order of the search.
+        folders: the folders, in search order.
     """
 
     folders: tuple[str, ...] = ()
 
 
 class SearchPaths:
-    """Finds out where scripts' imports are looked up, folder by folder; looks at each folder once.
+    """Finds where scripts' imports are looked up. Each folder is examined once.
 
     Args:
-        chosen: the folders with packages, or the environments that have them, that the user names; empty for the
-            active ones.
+        chosen: the user's choice of package folders or environments; empty for the active ones.
     """
 
     def __init__(self, chosen: Sequence[str] = ()) -> None:
@@ -56,13 +55,13 @@ class SearchPaths:
         return self._packages[project]
 
     def roots(self, directory: str) -> tuple[str, ...]:
-        """The folders that absolute imports of the scripts in a folder start from, in the order of the search.
+        """The folders from which absolute imports of the scripts in a folder start, in search order.
 
-        Its own folder comes first, as when Python runs a script; then the folder above the package that it is part of,
-        as for `python -m package.script`; then the project's root and the `src` folder in it, as when it is installed.
+        First the folder itself, as when Python runs a script; then the folder above its outermost package, as for
+        `python -m package.script`; then the project's root and its `src` folder, as when the project is installed.
 
         Returns:
-            Paths relative to the folder, with `/`; the empty one for itself.
+            Paths relative to the folder, with `/`; the empty path for the folder itself.
         """
         real = self._real_path(os.path.abspath(directory))  # noqa: PTH100
         return tuple(dict.fromkeys(_relative(root, real) for root in self._root_folders(real)))
@@ -78,7 +77,7 @@ class SearchPaths:
         return roots
 
     def shadows(self, directory: str, name: str) -> bool:
-        """Whether the scripts in a folder may import something of their project's by the name of a library."""
+        """Whether the scripts in a folder may import something of their project under the name of a library."""
         real = self._real_path(os.path.abspath(directory))  # noqa: PTH100
         return any(self._may_have(root, name) for root in self._root_folders(real))
 
@@ -89,7 +88,7 @@ class SearchPaths:
         return names is None or not names.isdisjoint((name, f"{name}.py"))
 
     def _real_path(self, path: str) -> str:
-        """An absolute path with all links on the way followed."""
+        """An absolute path with all links resolved."""
         if path not in self._real:
             self._make_room()
             above, name = os.path.split(path)
@@ -98,7 +97,7 @@ class SearchPaths:
         return self._real[path]
 
     def _project(self, real: str) -> str | None:
-        """The nearest folder at or above one that looks like a project's root; None without any."""
+        """The nearest folder, at or above the given one, that looks like a project's root; None if there is none."""
         if real not in self._projects:
             above = os.path.dirname(real)  # noqa: PTH120
             if any(os.path.exists(os.path.join(real, mark)) for mark in _ROOT_MARKS):  # noqa: PTH110, PTH118
@@ -108,7 +107,7 @@ class SearchPaths:
         return self._projects[real]
 
     def _above_package(self, real: str) -> str:
-        """The folder above the outermost package that a folder is part of; itself where it is part of none."""
+        """The folder above the outermost package that contains a folder; the folder itself if there is none."""
         if real not in self._tops:
             above = os.path.dirname(real)  # noqa: PTH120
             is_package = above != real and os.path.isfile(os.path.join(real, "__init__.py"))  # noqa: PTH113, PTH118
@@ -134,12 +133,12 @@ def package_folders(chosen: Sequence[Path], project: Path | None) -> list[Path]:
     """The folders in which packages are looked up.
 
     Args:
-        chosen: what the user names: such folders, or environments that have them; they come alone.
-        project: the project's root folder, whose own `.venv` or `venv` counts.
+        chosen: the user's choice of package folders or environments. If given, nothing else is used.
+        project: the project's root folder, whose `.venv` or `venv` is used.
 
     Returns:
-        The chosen ones; else those of the active environment, of the project's, and of this interpreter, in this
-        order, of which those that exist.
+        The chosen folders; otherwise the existing ones of the active environment, of the project's, and of this
+        interpreter, in this order.
     """
     if chosen:
         return [folder for path in chosen for folder in (environment_folders(path) or [path])]
@@ -156,7 +155,7 @@ def package_folders(chosen: Sequence[Path], project: Path | None) -> list[Path]:
 
 
 def environment_folders(environment: Path) -> list[Path]:
-    """The `site-packages` of a virtual or conda environment; empty where the folder is none."""
+    """The `site-packages` folders of a virtual or conda environment; empty if it is none."""
     patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
     try:
         found = [path.resolve() for pattern in patterns for path in sorted(environment.glob(pattern))]

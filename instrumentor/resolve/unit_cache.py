@@ -1,4 +1,4 @@
-"""The files of a project that were parsed last, for the next script that asks for them."""
+"""A cache of parsed project files, for the next script that imports them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
     from instrumentor.resolve.units import Unit
 
-# Source bytes whose trees are kept; with what is indexed of it, a tree takes some 45 times its source.
+# The limit in bytes of source. A tree with its index takes about 45 times the memory of its source.
 MAX_BYTES = 1_500_000
 
 
 class UnitCache:
-    """Keeps parsed files by their path, relative to the script, and their content.
+    """Caches parsed files by their path, relative to the script, and their content.
 
-    Scripts of one folder share most of what they import. Nothing in a unit depends on the script that asks for it.
+    Scripts in one folder share most of their imports. Nothing in a unit depends on the script that imports it.
 
     Attributes:
-        parsed_bytes: how much source was parsed so far.
-        dropped_bytes: how much of it is not kept any more.
+        parsed_bytes: the amount of source parsed so far.
+        dropped_bytes: the amount of source dropped from the cache.
 
     Args:
-        max_bytes: how much source is kept parsed; what was asked for longest ago goes first.
+        max_bytes: the limit in bytes of source; the least recently used files are dropped first.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -35,7 +35,7 @@ class UnitCache:
         self.parsed_bytes = self.dropped_bytes = 0
 
     def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
-        """The unit of a file, parsed if it is not there; None where it cannot be parsed."""
+        """The unit of a file, parsed if it is not cached; None if the file cannot be parsed."""
         key = (name, content)
         if key in self._held:
             self._held.move_to_end(key)
@@ -52,6 +52,6 @@ class UnitCache:
         return unit
 
     def take_apart_dropped(self) -> None:
-        """Let go of what units refer to that are not kept any more; to be called where no script is looked at."""
+        """Release what dropped units refer to. Only to be called while no script is being analysed."""
         while self._dropped:
             self._dropped.pop().take_apart()

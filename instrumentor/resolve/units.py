@@ -1,4 +1,4 @@
-"""The files that a script is made of: parsed, never imported, and read only as far as its names lead."""
+"""The files of a script's program: parsed, never imported, and only read if a name leads to them."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCRIPT = ""
-# The nodes that are told of.
+# The node types that the index handles.
 _TOLD = frozenset(
     {
         ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
         ast.Import, ast.ImportFrom, ast.Return, ast.Break, ast.Continue,
     }
 )  # fmt: skip
-# Projects are small where scripts are; a bound keeps a stray import of a huge neighbour from costing minutes.
-# With 48 files five of 155 scripts come out otherwise, mostly by proxies that nobody needs, for a quarter more time.
-# Paths that lead nowhere, as most do that a library's name may stand for, cost next to nothing.
+# Projects are small where scripts are. The limit keeps a stray import of a huge neighbour from costing minutes. With 48
+# files, five of 155 scripts get other results, mostly needless proxies, and the time grows by a quarter. Most candidate
+# paths for a library's name lead to no file and cost next to nothing.
 MAX_UNITS = 36
-# Of a program whose files are all instrumented.
+# The limit for a program whose files are all instrumented.
 MAX_PROGRAM_UNITS = 200
-# By `from it import *` a name may be in many files: they are no longer looked for once so many paths were tried.
+# With star imports, a name may be in many files. After this many paths, it is no longer searched for.
 _MAX_GUESSED_PATHS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One function of a unit; `key` names it in all units."""
+    """A function of a unit; `key` identifies it across units."""
 
     key: str
     node: FunctionNode
@@ -57,12 +57,12 @@ class Function:
 
     @property
     def name(self) -> str:
-        """Its name; `lambda` for those without."""
+        """Its name; `lambda` if it has none."""
         return "lambda" if isinstance(self.node, ast.Lambda) else self.node.name
 
     @property
     def outermost(self) -> Function:
-        """The function that it stands in, at the top of the file or in a class; itself where it stands in none."""
+        """The outermost enclosing function, at the top level of the file or in a class; itself if there is none."""
         above = self
         while above.parent is not None:
             above = above.parent
@@ -70,7 +70,7 @@ class Function:
 
     @cached_property
     def positional(self) -> tuple[str, ...]:
-        """Its parameters that have positions, `*args` aside."""
+        """Its positional parameters, except `*args`."""
         return tuple([each.arg for each in positional_parameters(self.node.args)])
 
     @cached_property
@@ -81,7 +81,7 @@ class Function:
 
 @dataclass(frozen=True, eq=False)
 class Class:
-    """One class of a unit; `key` names it in all units."""
+    """A class of a unit; `key` identifies it across units."""
 
     key: str
     node: ast.ClassDef
@@ -95,11 +95,11 @@ class Class:
 
 
 class FunctionContents(NamedTuple):
-    """What lies in a function, and in those within it.
+    """The contents of a function and its nested functions.
 
     Attributes:
-        has_yield: whether something there makes a generator of it, or of one within it.
-        uses: what mentions each name.
+        has_yield: whether it or a nested function is a generator.
+        uses: the nodes that mention each name.
     """
 
     has_yield: bool
@@ -108,23 +108,23 @@ class FunctionContents(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """One parsed file.
+    """A parsed file.
 
     Attributes:
         name: its path relative to the script's directory; `SCRIPT` for the script itself.
-        folder: the folder that its relative imports start from.
-        imports: every name bound by an import anywhere in it, as a dotted name; relative ones start with dots.
-        alternatives: what the same names are imported as elsewhere in it, as in `try` and `except ImportError`.
+        folder: the folder from which its relative imports start.
+        imports: the dotted name of every name bound by an import; relative ones start with dots.
+        alternatives: the other targets of names imported several times, as in `try` and `except ImportError`.
         submodules: the modules that it imports as parts of packages, as `import models.resnet` does.
-        stars: the modules it imports everything from.
-        names: all that occur in it, but for those of definitions, imports, arguments and attributes.
-        stored: those among them that a statement stores to or deletes.
-        parents: the node above each node.
-        around: the innermost function around nodes that was asked for.
-        exits: the statements from within which `return`, `break` or `continue` may skip what follows them.
-        left_early: what has such statements in its blocks.
-        contents: what lies in its functions, as far as that was asked for.
-        texts: what the texts of its functions show, by their keys, as far as that was asked for.
+        stars: the modules from which it imports everything.
+        names: all names in it, except those of definitions, imports, arguments and attributes.
+        stored: those of the names that a statement stores to or deletes.
+        parents: the parent of each node.
+        around: the innermost enclosing functions of nodes, as far as they were requested.
+        exits: the statements in which `return`, `break` or `continue` may skip what follows them.
+        left_early: the nodes with such statements in their blocks.
+        contents: the contents of its functions, as far as they were requested.
+        texts: the effects in the texts of its functions, by key, as far as they were requested.
     """
 
     name: str
@@ -151,14 +151,14 @@ class Unit:
 
     @cached_property
     def used_as_modules(self) -> frozenset[str]:
-        """The names and attributes of which something is asked, anywhere in it, that only modules have."""
+        """The names and attributes of which it uses a member, anywhere, that only modules have."""
         words = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE) - catalogue.MOVES - {"requires_grad_"}
         used = [node.value for node in self.parents if isinstance(node, ast.Attribute) and node.attr in words]
         return frozenset(filter(None, map(last_name, used)))
 
     @cached_property
     def read_as_values(self) -> dict[str, list[ast.expr]]:
-        """Where it reads each name and attribute otherwise than to call what has it, or to have something decorated."""
+        """The reads of each name and attribute, except for calls and decorators."""
         found: dict[str, list[ast.expr]] = {}
         for node, above in self.parents.items():
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
@@ -169,11 +169,11 @@ class Unit:
 
     @cached_property
     def declarations(self) -> tuple[ast.AnnAssign, ...]:
-        """The statements that declare a variable, or an attribute, with an annotation."""
+        """The annotated declarations of variables and attributes."""
         return tuple([node for node in self.parents if isinstance(node, ast.AnnAssign)])
 
     def take_apart(self) -> None:
-        """Let go of its classes and functions, which refer back to it: only the collector would undo these circles."""
+        """Release its classes and functions. They refer back to it, which only the garbage collector would free."""
         for cls in self.class_of.values():
             cls.methods.clear()
         for table in (self.classes, self.functions, self.class_of, self.class_by_key):
@@ -183,7 +183,7 @@ class Unit:
 
 
 def index_unit(name: str, folder: str, tree: ast.Module) -> Unit:
-    """List what a parsed file defines and imports."""
+    """The unit of a parsed file, with its definitions and imports."""
     unit = Unit(name, folder, tree)
     _index(unit)
     return unit
@@ -199,14 +199,14 @@ def is_main_guard(statement: ast.If) -> bool:
     return names == ["__name__"] and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
-# How what sets and deletes a property is decorated, after the property's name.
+# The decorators of property setters and deleters, after the property's name.
 ACCESSORS = frozenset({"setter", "deleter"})
-# The class and the function that a node lies in, and what names defined there start with.
+# The enclosing class and function of a node, and the prefix of names defined there.
 _Around = tuple["Class | None", "Function | None", str]
 
 
 def _index(unit: Unit) -> None:
-    # An explicit stack: generated scripts nest deeper than Python's own.
+    # An explicit stack, because generated scripts nest deeper than Python's own.
     pending: list[tuple[ast.AST, _Around]] = [(unit.tree, (None, None, ""))]
     parents = unit.parents
     while pending:
@@ -223,7 +223,7 @@ def _index(unit: Unit) -> None:
 
 
 def _index_node(unit: Unit, node: ast.AST, above: ast.AST, around: _Around) -> _Around:
-    """Note what a node defines, imports or leaves; gives what the nodes below it lie in."""
+    """Index what a node defines, imports or leaves; returns the surroundings of its children."""
     owner, parent, prefix = around
     if isinstance(node, ast.ClassDef):
         return _index_class(unit, node, parent, prefix)
@@ -259,7 +259,7 @@ def _index_function(
 
 
 def _method_name(node: FunctionNode) -> str:
-    """Under which name a class keeps a method: what sets or deletes a property besides what gets it."""
+    """The name of a method in its class; setters and deleters of a property have names of their own."""
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
     for decorator in getattr(node, "decorator_list", ()):
         if isinstance(decorator, ast.Attribute) and decorator.attr in ACCESSORS and _is_name(decorator.value, name):
@@ -292,28 +292,28 @@ def _index_import(unit: Unit, node: ast.Import | ast.ImportFrom) -> None:
 
 
 class UnitFinder(Protocol):
-    """Keeps what was read of files by their path, relative to the script, and their content."""
+    """Finds units by their path, relative to the script, and their content."""
 
     def find(self, name: str, content: bytes, parse: Callable[[], Unit | None]) -> Unit | None:
-        """The unit of a file, or as much of it as is wanted; None where it cannot be parsed."""
+        """The unit of a file, or the requested part of it; None if the file cannot be parsed."""
         ...
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the things come from that a script imports.
+    """The sources of a script's imports.
 
     Attributes:
-        read: reads a file by its path relative to the script's directory (`net.py`, `models/resnet.py`); None where
-            there is no such file.
-        roots: the folders that absolute imports are looked up in, relative to the script's directory and in order.
-        installed: the modules of the packages installed.
-        parsed: keeps what was read for other scripts; without it all is parsed for this one.
-        is_script: whether a path leads to the script itself, which another file may import: Python runs it once more
-            then, as a module of its own, but what is written for it has to do for both.
-        called: the functions at the top of the script that other files given with it call; None where it is not known
-            which files use the script.
-        modules_in: the names of the modules and packages in a folder, which is relative to the script's directory.
+        read: reads a file by its path relative to the script's directory (`net.py`, `models/resnet.py`); returns None
+            if there is no such file.
+        roots: the folders for absolute imports, relative to the script's directory, in search order.
+        installed: the modules of installed packages.
+        parsed: caches files read for other scripts; None to parse everything.
+        is_script: whether a path leads to the script itself, which another file may import. Python then runs it again
+            as a separate module, but the same instrumented text must serve both.
+        called: the script's top-level functions that other given files call; None if the users of the script are
+            unknown.
+        modules_in: the names of the modules and packages in a folder relative to the script's directory.
     """
 
     read: Callable[[str], bytes | None] | None = None
@@ -326,13 +326,13 @@ class Sources:
 
 
 class Project:
-    """The units that a script's imports lead to, each read once.
+    """The units to which a script's imports lead, each read once.
 
     Args:
         script: the script.
         settings: the user's additions to the catalogue.
-        sources: the project's other files and the packages installed; without them only the catalogue speaks.
-        max_units: how many files are read at most, besides the script.
+        sources: the project's other files and the installed packages; None to use only the catalogue.
+        max_units: the maximum number of files to read, besides the script.
     """
 
     def __init__(
@@ -358,11 +358,11 @@ class Project:
         self._roots = tuple(dict.fromkeys((*self._sources.roots, *added)))
 
     def lookup(self, unit: Unit, dotted: str) -> Class | Function | Unit | str | None:
-        """What an imported dotted name stands for.
+        """The meaning of an imported dotted name.
 
         Returns:
-            A class, function or whole unit of the project; a dotted name of a library; or None for a project's
-            variable or a name that its unit does not have.
+            A class, function or unit of the project; a dotted name of a library; None for a project's variable, or for
+            a name that its unit does not have.
         """
         key = (unit.name, dotted)
         if key not in self._lookups:
@@ -370,14 +370,14 @@ class Project:
         return self._lookups[key]
 
     def member(self, unit: Unit, name: str) -> Class | Function | Unit | str | None:
-        """What `name` stands for at the top of a unit."""
+        """The meaning of `name` at the top level of a unit."""
         key = (unit.name, name)
         if key not in self._members:
             self._members[key] = self._member(unit, name, depth=12)
         return self._members[key]
 
     def starred(self, unit: Unit, name: str) -> list[Unit]:
-        """The files whose variable a name may be by `from it import *`, directly or handed on; the likeliest first."""
+        """The files of whose variables a name may be one, by direct or indirect star imports; the likeliest first."""
         key = (unit.name, name)
         if key not in self._starred:
             self._starred[key] = [] if name.startswith("_") else self._find_starred(unit, name, depth=12)
@@ -392,7 +392,7 @@ class Project:
         return found
 
     def names(self, unit: Unit) -> list[str]:
-        """What a unit defines and imports, what it gets by `from it import *` included."""
+        """The names that a unit defines and imports, including by star imports."""
         found: dict[str, None] = {}
         pending, seen = [unit], {unit.name}
         while pending:
@@ -405,14 +405,14 @@ class Project:
         return list(found)
 
     def class_at(self, key: str) -> Class | None:
-        """The class with a key, of a file read so far."""
+        """The class with a key, in a file read so far; None if there is none."""
         unit = self.units.get(key.partition(":")[0])
         return None if unit is None else unit.class_by_key.get(key)
 
     def imported_units(self) -> list[Unit]:
-        """The project's files that are run when the script is: all that its imports lead to, itself aside.
+        """The project's files that run with the script: all that its imports lead to, except itself.
 
-        Those too that a call imports, as far as it writes what their names begin with.
+        Includes imports by calls, as far as the beginnings of the modules' names are constant.
         """
         found: dict[str, Unit] = {}
         pending = [self.script]
@@ -438,7 +438,7 @@ class Project:
         return list(found.values())
 
     def is_run_as_main(self, unit: Unit) -> bool:
-        """Whether `if __name__ == "__main__":` is true in a file: in the script, and in what `runpy` runs as one."""
+        """Whether `if __name__ == "__main__":` is true in a file: the script, or a file that `runpy` runs as such."""
         return unit.name in self._run_as_main
 
     def _imported_late(self, unit: Unit) -> Iterator[tuple[str, bool]]:
@@ -454,7 +454,7 @@ class Project:
     def _lookup(
         self, unit: Unit, dotted: str, depth: int, *, is_guess: bool = False
     ) -> Class | Function | Unit | str | None:
-        """Likewise, `depth` imports deep; `is_guess` where only a star import says that the name may be there."""
+        """The meaning of a dotted name, at most `depth` imports away; `is_guess` if only a star import suggests it."""
         if depth == 0:
             return None
         level = len(dotted) - len(dotted.lstrip("."))
@@ -483,15 +483,16 @@ class Project:
         return None if level else dotted
 
     def _is_told_by_catalogue(self, package: str, dotted: str) -> bool:
-        """Whether the sources of a package, where the project has them, say less of a name than the catalogue does.
+        """Whether the catalogue, not the project's copy of a package's sources, gives the meaning of a name.
 
-        To scripts that lie in a package they do not; but PyTorch's repository has a folder of its name.
+        For scripts inside a package, its sources count. PyTorch's repository, however, has a folder named like the
+        package.
         """
         is_listed = package == "torch" or dotted == package or catalogue.is_listed(dotted)
         return is_listed and self._is_library(package)
 
     def _is_library(self, package: str) -> bool:
-        """Whether a package is none of the script's own, although the project may have it."""
+        """Whether a package does not belong to the script, even if the project contains it."""
         return package in catalogue.CATALOGUED_PACKAGES and (package == "torch" or not self._is_script_in_package)
 
     @cached_property
@@ -510,7 +511,7 @@ class Project:
         if name in unit.imports:
             targets = [unit.imports[name], *unit.alternatives.get(name, ())]
             meant = [self._lookup(unit, target, depth - 1, is_guess=is_guess) for target in targets]
-            # Of several that may be meant, what the project has says the most.
+            # Of several candidates, one in the project is the most informative.
             return next((each for each in meant if each is not None and not isinstance(each, str)), meant[0])
         for star in unit.stars:
             source = self._lookup(unit, star, depth - 1, is_guess=True)
@@ -525,7 +526,7 @@ class Project:
         return self._library_member(unit, name)
 
     def _library_member(self, unit: Unit, name: str) -> str | None:
-        """The library's thing that a name may be by `from torch.nn import *`, where nothing else explains it."""
+        """The library name that a name may mean by `from torch.nn import *`; None if something else explains it."""
         if hasattr(builtins, name):
             return None
         for star in reversed(unit.stars):
@@ -536,7 +537,7 @@ class Project:
         return None
 
     def _unit_at(self, path: str, asking: Unit, *, is_guess: bool) -> Unit | None:
-        """The unit `path.py` or `path/__init__.py`; None where the project has neither, or enough was read."""
+        """The unit `path.py` or `path/__init__.py`; None if there is neither, or if the limit is reached."""
         if self._sources.read is None:
             return None
         package = f"{path}/__init__.py" if path else "__init__.py"
@@ -566,7 +567,7 @@ def _parsed(name: str, content: bytes) -> Unit | None:
     try:
         tree = parse(decode(content, source_name=name), source_name=name)
     except InstrumentError:
-        return None  # a broken neighbour is not this script's mistake: its names are judged by their use
+        return None  # a broken neighbour is not this script's fault: its names are judged by their use
     return index_unit(name, posixpath.dirname(name), tree)
 
 

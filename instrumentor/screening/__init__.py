@@ -1,1 +1,1 @@
-"""Tells of most scripts that nothing in them is to be wrapped, without analysing what they call."""
+"""Shows for most scripts that there is nothing to wrap, without analysing what they call."""

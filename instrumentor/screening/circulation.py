@@ -1,8 +1,8 @@
-"""What code may call by names that say nothing of it: parameters, elements of tables, attributes.
+"""Whether callees without a name of their own may make modules: parameters, elements of tables, attributes.
 
-Such a callee is a value, and got to be one where some code reads a class or function by its name without calling it. So
-if none of all the code that a script leads to reads a class of modules so, or a function that makes some, then a call
-of what has no name of its own makes none either.
+Such a callee is a value: somewhere, code reads a class or function by its name without calling it. If none of the code
+that a script leads to reads a module class or a function that makes modules in this way, then a call of a callee
+without a name makes none either.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.function_outline import FunctionOutline
 
-# Functions looked at, which takes some hundredths of a second; what leads to more is taken to have everything.
+# The number of functions examined, in some hundredths of a second. With more, makers are assumed to exist.
 _MAX_LOOKED_AT = 3_000
 _MAX_HANDED_ON = 12
 
 
 class Circulation:
-    """Looks for what makes modules among the values of all code that a script leads to.
+    """Searches all code that a script leads to for makers of modules that are used as values.
 
     Args:
         script: the script.
-        make_hierarchy: makes the classes anew.
+        make_hierarchy: makes a new hierarchy of classes.
     """
 
     def __init__(self, script: Unit, make_hierarchy: Callable[[], Hierarchy]) -> None:
@@ -39,21 +39,21 @@ class Circulation:
         self._script = script
         self._pending: list[tuple[Unit, FunctionOutline]] = []
         self._seen: set[tuple[str, str]] = set()
-        # The classes that there may be instances of, and those whose methods are looked at.
+        # The classes that may have instances, and those whose methods are examined.
         self._made: dict[Class, None] = {}
         self._opened: dict[Class, None] = {}
-        # The attributes that are read for their value.
+        # The attributes whose values are read.
         self._attributes: set[str] = set()
-        # The files that are handed about.
+        # The files that are used as values.
         self._values: set[str] = set()
         for cls in script.class_of.values():
             self._made[cls] = None
 
     @cached_property
     def has_makers(self) -> bool:
-        """Whether there may be any."""
+        """Whether a maker of modules may be used as a value."""
         self._hierarchy = self._make_hierarchy()
-        # As long as nothing is found, what has no name of its own makes nothing.
+        # As long as no maker is found, callees without a name make nothing.
         self._callables = Callables(self._hierarchy, lambda: Gives.UNKNOWN)
         self._pending.append((self._script, outline_of_all(self._script)))
         while True:
@@ -69,7 +69,7 @@ class Circulation:
                 return any(map(self._has_maker, self._opened))
 
     def _open(self, cls: Class) -> None:
-        """Look at what a class has in it."""
+        """Examine the methods of a class and the top level of its file."""
         if cls in self._opened:
             return
         self._opened[cls] = None
@@ -78,7 +78,7 @@ class Circulation:
         self._look_at_top(cls.unit)
 
     def _has_maker(self, cls: Class) -> bool:
-        """Whether a class has a method that makes a module and is read for its value, or called as the instance."""
+        """Whether a class has a method that makes a module and is read as a value, or is `__call__`."""
         return any(
             (name == "__call__" or name in self._attributes) and self._may_make(method)
             for name, method in cls.methods.items()
@@ -99,7 +99,7 @@ class Circulation:
             self._pending.append((unit, unit.outline.top))
 
     def _finds_maker(self, unit: Unit, outline: FunctionOutline) -> bool:
-        """Whether what makes modules is read for its value in some code; notes what else that leads to."""
+        """Whether some code reads a maker of modules as a value. What else the code leads to becomes pending."""
         inner = unit.functions_within(outline) if isinstance(unit, OutlinedUnit) else []
         return (
             any(map(self._may_make, inner))
@@ -108,7 +108,7 @@ class Circulation:
         )
 
     def _is_maker(self, unit: Unit, spelled: str, *, is_called: bool) -> bool:
-        """Whether a name that is read in a file gets hold of what makes modules."""
+        """Whether a name read in a file may give a maker of modules."""
         root, _, rest = spelled.partition(".")
         if root in ("", "self", "cls"):
             if not is_called:
@@ -130,7 +130,7 @@ class Circulation:
         return not is_called and self._may_make_by_library(meaning)
 
     def _is_found_in_maker(self, unit: Unit, spelled: str) -> bool:
-        """The same for a name of which the first part is known, or nothing: a variable, or what hangs on a class."""
+        """The same for a name of which at most the first part is resolved: a variable, or a member of a class."""
         parts = spelled.split(".")
         for count in range(len(parts) - 1, 0, -1):
             meaning = self._hierarchy.resolve_spelled(unit, ".".join(parts[:count]))
@@ -149,7 +149,7 @@ class Circulation:
         return False
 
     def _holds_maker(self, unit: Unit) -> bool:
-        """Whether a file that is handed about, so that whatever is in it may be read of it, has what makes modules."""
+        """Whether a file used as a value, so that any of its names may be read, has a maker of modules."""
         if unit.name in self._values:
             return False
         self._values.add(unit.name)
@@ -160,7 +160,7 @@ class Circulation:
         return any(self._is_maker(unit, name, is_called=False) for name in names)
 
     def _look_at_imported(self, unit: Unit, name: str, depth: int = _MAX_HANDED_ON) -> None:
-        """Look at where a variable comes from that a file imports."""
+        """Examine the files that a variable is imported from."""
         for dotted in (unit.imports[name], *unit.alternatives.get(name, ())):
             above, _, variable = dotted.rpartition(".")
             source = self._hierarchy.project.lookup(unit, above or ".") if variable else None
@@ -174,11 +174,11 @@ class Circulation:
 
     def _may_make(self, function: Function) -> bool:
         if not isinstance(function.unit, OutlinedUnit):
-            return False  # of the script's own functions, each call is looked at where it stands
+            return False  # calls of the script's own functions are examined where they are
         return self._callables.of_function(function) is Gives.ANYTHING
 
     def _may_make_by_library(self, name: str) -> bool:
-        """Whether calling a library's thing, or something in it where it has more names, may make a module."""
+        """Whether calling something of a library may make a module, or whether something inside it may."""
         if self._callables.of_library(name) is Gives.ANYTHING:
             return True
         last = name.rpartition(".")[2]

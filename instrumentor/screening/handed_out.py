@@ -1,4 +1,4 @@
-"""Models that functions make for their callers: these wrap them, in other files, so nothing is wrapped here."""
+"""Models that functions make for their callers. The callers, in other files, wrap them, so nothing is wrapped here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class HandedOut:
-    """Tells whether all that some calls make leaves the file by the functions that they stand in.
+    """Decides whether everything that some calls make only leaves the file as the result of their functions.
 
     Args:
         unit: the script.
-        names: what the script's names stand for.
+        names: the meanings of the script's names.
         calls: all calls outside module classes.
-        wraps_factories: whether public functions may put what they return under a proxy.
+        wraps_factories: whether public functions may put their result under a proxy.
     """
 
     def __init__(self, unit: Unit, names: Names, calls: Iterable[ast.Call], *, wraps_factories: bool) -> None:
@@ -32,7 +32,7 @@ class HandedOut:
         self._calls = list(calls)
 
     def covers(self, makers: Iterable[ast.Call]) -> bool:
-        """Whether each of these calls does nothing but give its function what it returns, whoever calls that."""
+        """Whether each of these calls only gives its function's result, for callers in this file as well."""
         pending, seen = list(makers), set()
         while pending:
             node = pending.pop()
@@ -51,7 +51,7 @@ class HandedOut:
         return meaning.node if isinstance(meaning, Function) else None
 
     def _is_read_otherwise(self, function: ast.FunctionDef) -> bool:
-        """Whether a function is read by its name and not called there, or stands for something else somewhere."""
+        """Whether a function's name is used for anything but calls of it."""
         return any(
             isinstance(node, ast.Name)
             and node.id == function.name

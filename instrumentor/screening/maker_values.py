@@ -1,4 +1,4 @@
-"""What in a file may hold a class of modules, or a function that makes some: called by any name, it makes one."""
+"""What in a file may hold a maker of modules: a module class, or a function that makes modules."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from instrumentor.screening.names import Callables, Names
     from instrumentor.screening.variables import Definition, Variable, Variables
 
-# What these give has in it what they are passed.
+# Effects whose result contains the arguments.
 _KEEPING = frozenset({Effect.BUILDS, Effect.COLLECTS})
 _ASKING_FOR_CLASS = frozenset({"builtins.type"})
 
 
 class MakerValues:
-    """Follows classes and functions through the names, attributes and containers of a file.
+    """Follows makers through the names, attributes and containers of a file.
 
     Args:
         unit: the file.
         hierarchy: the classes.
-        names: what the file's names stand for.
-        callables: judges what is called.
+        names: the meanings of the file's names.
+        callables: judges callees.
         variables: the file's names, stores and functions.
-        gives: whether a function of this file may give a module, as far as is known by now.
+        gives: whether a function of this file may return a module, as far as is known.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class MakerValues:
         self._read = ReadMakers(hierarchy, callables)
         self._held: set[Variable] = set()
         self._attributes: set[str] = {"__class__"}
-        # The functions that may give such a thing.
+        # The functions that may return a maker.
         self._handing_out: set[Definition] = set()
         self._held.update(self._held_from_outside())
 
     @property
     def size(self) -> int:
-        """How much is known; it only grows."""
+        """How many holders are known. Grows monotonically."""
         return len(self._held) + len(self._attributes) + len(self._handing_out)
 
     def follow(self) -> None:
-        """Follow them one step further."""
+        """Follow the makers one step further."""
         for target, value in self._variables.stores:
             if self.may_be(value):
                 self._store(target)
@@ -85,7 +85,7 @@ class MakerValues:
 
     @property
     def are_handed_out(self) -> bool:
-        """Whether one is passed to a function of another file, or stored in something that another file has."""
+        """Whether a maker is passed to a function of another file, or stored in something of another file."""
         return any(self._goes_elsewhere(node) for node in self._variables.calls) or any(
             self._names.root_is_imported(target) and self.may_be(value) for target, value in self._variables.stores
         )
@@ -99,7 +99,7 @@ class MakerValues:
         return meaning is None and isinstance(node.func, ast.Attribute) and self._names.root_is_imported(node.func)
 
     def may_be(self, value: ast.expr) -> bool:
-        """Whether an expression may be such a class or function, or a container of some."""
+        """Whether an expression may be a maker, or a container of makers."""
         if isinstance(value, ast.Name):
             if self._names.is_stored(value):
                 return self._variables.of(value) in self._held
@@ -120,7 +120,7 @@ class MakerValues:
         return any(map(self.may_be, (*choices_of(value), *elements_of(value))))
 
     def may_be_given_by(self, function: Function) -> bool:
-        """Whether a function of another file reads such a thing, or code that it leads to does."""
+        """Whether a function of another file, or code that it leads to, reads a maker as a value."""
         return self._read.may_be_given_by(function)
 
     def _is_maker(self, meaning: object, name: ast.expr) -> bool:
@@ -132,11 +132,11 @@ class MakerValues:
             return self._callables.of_function(meaning) is Gives.ANYTHING or self._read.may_be_given_by(meaning)
         if isinstance(meaning, str):
             return self._callables.of_library(meaning) is Gives.ANYTHING
-        # What another file's variable holds is not known, unless that is an instance.
+        # The content of another file's variable is unknown, unless it is an instance.
         return not isinstance(meaning, Unit) and self._names.instance(name) is None
 
     def _is_handed_out(self, node: ast.Call) -> bool:
-        """Whether a call may give such a thing."""
+        """Whether a call may return a maker."""
         meaning = self._names.meaning(node.func)
         if isinstance(meaning, str) and self._is_computing(meaning):
             return meaning in _ASKING_FOR_CLASS
@@ -145,7 +145,7 @@ class MakerValues:
         if isinstance(meaning, (Class, Unit, str)):
             return False
         if isinstance(meaning, Function) and meaning.unit is not self._unit:
-            # What makes modules gives these, not their classes.
+            # A function that makes modules returns these, not their classes.
             is_making = self._callables.of_function(meaning) is Gives.ANYTHING
             return not is_making and self._read.may_be_given_by(meaning)
         if isinstance(meaning, Function):
@@ -156,12 +156,12 @@ class MakerValues:
         return self.may_be(node.func)
 
     def _is_computing(self, name: str) -> bool:
-        """Whether what a library's function gives holds nothing of what it is passed."""
+        """Whether the result of a library function contains none of its arguments."""
         effect = self._hierarchy.knowledge.effect_of(name)
         return effect not in _KEEPING and self._callables.of_library(name) is Gives.NO_MODULE
 
     def _pass_functions(self, node: ast.Call) -> None:
-        """Let functions of this file be passed anything by code in another file that they are passed to."""
+        """Assume that makers are passed to functions of this file that another file's code gets as arguments."""
         meaning = self._names.meaning(node.func)
         if isinstance(meaning, Function) and meaning.unit is not self._unit:
             passed = [self._names.meaning(each) for each in arguments_of(node)]
@@ -179,7 +179,7 @@ class MakerValues:
                 self._attributes.add(node.attr)
 
     def _held_from_outside(self) -> set[Variable]:
-        """The parameters that code in other files may pass something for, and the classes of class methods."""
+        """The parameters for which code in other files may pass makers, and the classes of class methods."""
         above = {
             method
             for cls in self._unit.class_of.values()
@@ -193,7 +193,7 @@ class MakerValues:
         return found | set(filter(self._is_module_class, own))
 
     def _parameters_called_by(self, function: Function) -> set[Variable]:
-        """The parameters of methods in this file that a method above them in another file may call."""
+        """The parameters of methods in this file that an inherited method in another file may call."""
         return {
             variable
             for name in _own_calls(function)
@@ -211,7 +211,7 @@ class MakerValues:
 
 
 def _own_calls(function: Function) -> set[str]:
-    """The names of the methods that another file's method calls of its own object."""
+    """The names of the methods that another file's method calls on its own object."""
     if not isinstance(function.unit, OutlinedUnit):
         return set()
     parts = [spelled.partition(".") for spelled in function.unit.outlined[function.key].calls]

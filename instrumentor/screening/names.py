@@ -1,4 +1,4 @@
-"""What the names of a file stand for wherever they are read in it, and what is made by calling them."""
+"""The meanings of a file's names where they are read, and what calling them makes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Meaning = Class | Function | Unit | str | None
 
 
 class Gives(Enum):
-    """What a call may give."""
+    """What a call may return."""
 
     NO_MODULE = "nothing that is ever taken for a module"
     UNKNOWN = "something that its use would have to explain"
     ANYTHING = "perhaps a module"
 
 
-# What effects make no object of their own.
+# Effects that make no object of their own.
 _GIVEN = {
     Effect.READS: Gives.NO_MODULE,
     Effect.COLLECTS: Gives.NO_MODULE,
@@ -43,13 +43,13 @@ _GIVEN = {
     Effect.UNWRAPS: Gives.UNKNOWN,
 }
 _READING_BUILTINS = frozenset({"builtins.getattr", "builtins.next", "builtins.super"})
-# Methods that put what they are passed into a container.
+# Methods that put their arguments into a container.
 PUTTING_METHODS = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault", "__setitem__"}
 )
-# Methods of `Accelerator` and `Fabric`, which take modules.
+# Methods of `Accelerator` and `Fabric` that take modules.
 _TAKING_MODULES = frozenset({"prepare", "prepare_model", "setup", "setup_module", "unwrap_model"})
-# Calls deep; functions that call each other are asked once each.
+# The limit on nested calls. Of mutually recursive functions, each is asked once.
 _MAX_DEPTH = 30
 _MAX_FOLLOWED = 400
 
@@ -84,7 +84,7 @@ _VALUE_METHODS = (
     - EVIDENCE
     - {"__class__"}
 )
-# Those that only strings have: what they give holds nothing.
+# Methods that only strings have. Their results contain nothing.
 TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - (
     frozenset(name for kind in (list, dict, set) for name in dir(kind)) | frozenset(_TENSOR_METHODS.split()) | EVIDENCE
 )
@@ -95,14 +95,14 @@ def _outline(function: Function) -> FunctionOutline | None:
 
 
 class Names:
-    """Answers for the script what its names stand for; for names that it stores to as well, nothing."""
+    """Gives the meanings of the script's names. Names that the script also stores to have none."""
 
     def __init__(self, unit: Unit, hierarchy: Hierarchy) -> None:
         self._unit = unit
         self._hierarchy = hierarchy
         self._bound = bound_names(unit)
         self._known: dict[ast.expr, Meaning | EllipsisType] = {}
-        # What the script itself puts something into.
+        # The names whose elements the script itself stores to.
         self._put_into = {
             node.value.id
             for node in unit.parents
@@ -110,7 +110,7 @@ class Names:
         }
 
     def meaning(self, expression: ast.expr) -> Meaning:
-        """What a dotted name stands for where it is read; None where that is not known."""
+        """The meaning of a dotted name where it is read; None if unknown."""
         known = self._known.get(expression, ...)
         if known is ...:
             known = self._known[expression] = self._find_meaning(expression)
@@ -131,30 +131,30 @@ class Names:
         return self._hierarchy.resolve_spelled(self._unit, spelled)
 
     def instance(self, expression: ast.expr) -> Class | None:
-        """The class of the project, none of modules, of which a name holds an instance that another file makes."""
+        """The class of the instance that another file puts into a variable; None for module classes or if unknown."""
         if not isinstance(expression, ast.Name) or self.is_stored(expression) or expression.id in self._put_into:
             return None
         return instance_of(self._hierarchy, self._unit, expression.id)
 
     def root_is_imported(self, expression: ast.expr) -> bool:
-        """Whether an attribute or element of something imported is meant."""
+        """Whether an expression is an attribute or element of something imported."""
         root = expression
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
         return root is not expression and isinstance(root, ast.Name) and root.id in self._unit.imports
 
     def is_stored(self, name: ast.Name) -> bool:
-        """Whether a name may hold something that is stored to it."""
+        """Whether a name may have been stored to."""
         return is_bound(self._unit, name, name.id, self._bound)
 
     def is_of_top(self, name: ast.Name) -> bool:
-        """Whether a name is read that the top of the file binds."""
+        """Whether a name is read that the top level of the file binds."""
         return not is_bound(self._unit, name, name.id, {**self._bound, None: set()})
 
     def _method(self, expression: ast.expr) -> Meaning:
-        """The method of its own class, or of one above, that code in a class names by `self`, `cls` or `super()`.
+        """The method that code in a class names by `self`, `cls` or `super()`: of its class or of an ancestor.
 
-        For methods that no class of the project has, the name of a library's.
+        None if no class of the project has it.
         """
         if not isinstance(expression, ast.Attribute):
             return None
@@ -176,7 +176,7 @@ class Names:
 
 
 def variable_of(hierarchy: Hierarchy, unit: Unit, name: str, depth: int = 8) -> tuple[OutlinedUnit, str] | None:
-    """The file whose variable a name is, with its name there; None where another file's is not found."""
+    """The file that defines a variable, with its name there; None if no other file's variable is found."""
     while name in unit.imports and name not in unit.alternatives and depth:
         above, _, variable = unit.imports[name].rpartition(".")
         source = hierarchy.project.lookup(unit, above or ".") if variable else None
@@ -187,7 +187,7 @@ def variable_of(hierarchy: Hierarchy, unit: Unit, name: str, depth: int = 8) -> 
 
 
 def instance_of(hierarchy: Hierarchy, unit: Unit, name: str) -> Class | None:
-    """The class, none of modules, of which a variable holds an instance; None for what else it may hold."""
+    """The class of the instance that a variable holds; None if it is a module class or may hold something else."""
     found = variable_of(hierarchy, unit, name)
     made_by = "" if found is None else found[0].outline.instances.get(found[1], "")
     cls = hierarchy.resolve_spelled(found[0], made_by) if found is not None and made_by else None
@@ -195,15 +195,15 @@ def instance_of(hierarchy: Hierarchy, unit: Unit, name: str) -> Class | None:
 
 
 class Callables:
-    """Judges calls by what is called.
+    """Judges calls by their callees.
 
     Args:
         hierarchy: the classes.
-        find_unnamed: finds what a call gives of what has no name of its own: a parameter, an element of a table.
+        find_unnamed: the judgement on callees without a name of their own: parameters, elements of tables.
 
     Attributes:
-        relied_on: the methods that are taken to make no module as long as nothing else is known of them.
-        relies_on_names: whether it was ever asked what a call gives of what has no name of its own.
+        relied_on: the methods that are assumed to make no module unless more is known of them.
+        relies_on_names: whether the judgement on callees without a name was ever requested.
     """
 
     def __init__(self, hierarchy: Hierarchy, find_unnamed: Callable[[], Gives]) -> None:
@@ -214,7 +214,7 @@ class Callables:
         self.relies_on_names = False
 
     def meaning(self, function: Function, spelled: str) -> Meaning:
-        """What a dotted name stands for in a function of another file."""
+        """The meaning of a dotted name in a function of another file."""
         unit = function.unit
         root, _, rest = spelled.partition(".")
         if root in ("self", "cls"):
@@ -235,7 +235,7 @@ class Callables:
         return function.unit.owners.get(function.key) if isinstance(function.unit, OutlinedUnit) else None
 
     def of_library(self, name: str) -> Gives:
-        """What calling a library's function or class gives."""
+        """What calling a library's function or class returns."""
         knowledge = self._hierarchy.knowledge
         if name in _READING_BUILTINS:
             return Gives.UNKNOWN
@@ -254,10 +254,10 @@ class Callables:
         return Gives.UNKNOWN if nature is Nature.UNKNOWN else Gives.NO_MODULE
 
     def of_function(self, function: Function, depth: int = _MAX_DEPTH) -> Gives:
-        """What calling a function of another file of the project gives, its arguments aside."""
+        """What calling a function of another file of the project returns, regardless of its arguments."""
         key = function.key
         if key not in self._functions:
-            self._functions[key] = Gives.UNKNOWN  # what one that calls itself gives by that
+            self._functions[key] = Gives.UNKNOWN  # the value for recursive calls
             self._functions[key] = self._find_given(function, depth)
         return self._functions[key]
 
@@ -269,7 +269,7 @@ class Callables:
         return next((each for each in (Gives.ANYTHING, Gives.UNKNOWN) if each in found), Gives.NO_MODULE)
 
     def _given_by(self, function: Function, spelled: str, depth: int) -> Gives:
-        """What a call in a function of another file gives."""
+        """What a call in a function of another file returns."""
         meaning = self.meaning(function, spelled)
         if isinstance(meaning, Function):
             return self.of_function(meaning, depth - 1)
@@ -285,7 +285,7 @@ class Callables:
         return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else self.unnamed
 
     def declares_modules(self, unit: Unit, outline: FunctionOutline) -> bool:
-        """Whether an annotation in a function names a class of modules, or one that has a method which takes them."""
+        """Whether an annotation in a function names a module class, or a class with a `fit` that takes modules."""
         return any(self._is_of_modules(self._hierarchy.resolve_spelled(unit, each)) for each in outline.annotations)
 
     def _is_of_modules(self, meaning: Meaning) -> bool:
@@ -298,12 +298,12 @@ class Callables:
 
     @property
     def unnamed(self) -> Gives:
-        """What a call of something gives that has no name of its own."""
+        """What calling something without a name of its own returns."""
         self.relies_on_names = True
         return self._find_unnamed()
 
     def may_use_modules(self, called: Function | Class | Unit) -> bool:
-        """Whether something in a function or class of another file, or in what that calls, is used as modules are."""
+        """Whether something in a function or class of another file, or in its callees, is used as a module."""
         pending: list[object] = [called]
         seen: set[object] = set()
         while pending:
@@ -323,11 +323,11 @@ class Callables:
         return False
 
     def of_method(self, name: str) -> Gives:
-        """What a method gives of which only the name is known; unless the names of values have it, it is noted."""
+        """What a method known only by name returns. Names that no ordinary value has are recorded."""
         if name in EVIDENCE or name in _TAKING_MODULES or name == "__class__":
             return Gives.ANYTHING
         if name.startswith(("from_", "load")) and self.unnamed is Gives.ANYTHING:
-            return Gives.ANYTHING  # of a class of modules it would make one
+            return Gives.ANYTHING  # on a module class it would make a module
         if name not in _VALUE_METHODS:
             self.relied_on.add(name)
         return Gives.UNKNOWN

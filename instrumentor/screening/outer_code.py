@@ -1,8 +1,8 @@
-"""The code of a file outside its module classes: what it makes there may be a model that is to be wrapped.
+"""The code of a file outside its module classes, which may make or get a model that must be wrapped.
 
-What is made inside them becomes part of a module; `plain_containers` looks for the exceptions. Outside, every call must
-be known to make no module, and nothing that a call gives without a word about what it is may be used as a module, or
-go where it may be used so out of sight.
+What is made inside module classes becomes part of a module; `plain_containers` finds the exceptions. Outside, every
+call must be known to make no module. A call's unexplained result must not be used as a module, nor go where unseen code
+may use it as one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Names
 
-# Containers are joined and repeated so; other operators compute.
+# Operators that join or repeat containers. Others compute.
 _JOINING = (ast.Add, ast.BitOr, ast.Mult)
-# What these built-in functions give holds nothing of what they are passed.
+# Builtin functions whose results contain none of their arguments.
 _COUNTING_BUILTINS = frozenset(
     f"builtins.{name}"
     for name in (
@@ -39,13 +39,13 @@ _COUNTING_BUILTINS = frozenset(
 
 
 class OuterCode:
-    """Looks for models in the code outside module classes.
+    """Searches for models in the code outside module classes.
 
     Args:
         unit: the script.
-        names: what the script's names stand for.
-        callables: judges what is called.
-        wraps_factories: whether public functions may put what they return under a proxy.
+        names: the meanings of the script's names.
+        callables: judges callees.
+        wraps_factories: whether public functions may put their result under a proxy.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class OuterCode:
                 self._held.setdefault(node.id, []).append(statement.value if is_whole else None)  # type: ignore[attr-defined]
         self._gives: dict[ast.Call, Gives] = {}
         self._around: dict[ast.AST, ast.ClassDef | None] = {}
-        # Whether methods of other files, which classes of this one inherit, may use modules.
+        # Whether methods of other files, which this file's classes inherit, may use modules.
         self._uses_out_of_sight: dict[ast.ClassDef, bool] = {}
         self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
         self._unexplained: set[str] = set()
-        # The methods that such a thing is passed to.
+        # The methods to which an unexplained value is passed.
         self._passed_to: set[str] = set()
 
     def may_hold_model(self, nodes: list[ast.AST]) -> bool:
-        """Whether a model may be made, or be got hold of, in the code outside module classes, whose nodes are given."""
+        """Whether the code outside module classes, with the given nodes, may make or get a model."""
         self._nodes = nodes
         self._calls = [node for node in nodes if isinstance(node, ast.Call)]
         if any(map(self.uses_as_module, self._calls)):
@@ -99,7 +99,7 @@ class OuterCode:
             or any(self._goes_out_of_sight(node) for node in self._calls)
             or any(self._is_kept_out_of_sight(node) for node in self._nodes)
             or self._may_methods_make_modules()
-            # A function that makes some may be handed to a registry by its decorator, and be called from there.
+            # A decorator may pass a function that makes modules to a registry, from which it is called.
             or (bool(makers) and self._callables.relies_on_names)
         )
 
@@ -118,17 +118,17 @@ class OuterCode:
             if meaning in catalogue.MAPPING and isinstance(node, ast.Call) and node.args:
                 return self._judge(node.args[0], node.args[0])
             if meaning == "builtins.setattr":
-                return Gives.NO_MODULE  # what is kept so is looked at where attributes are
+                return Gives.NO_MODULE  # attributes are examined elsewhere
             return self._callables.of_library(meaning)
         if isinstance(meaning, Class):
             return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
         if isinstance(meaning, Function):
             if meaning.unit is not self._unit:
                 return self._callables.of_function(meaning)
-            # Its calls are among those looked at, unless it is a method of a module.
+            # Its calls are examined themselves, unless it is a method of a module.
             return Gives.ANYTHING if self._is_in_module(meaning) else Gives.UNKNOWN
         if isinstance(meaning, Unit):
-            return Gives.UNKNOWN  # a submodule by the name of the function in it
+            return Gives.UNKNOWN  # a submodule with the name of the function in it
         if isinstance(function, ast.Attribute):
             if isinstance(node, ast.Call) and function.attr in EVIDENCE and not self.uses_as_module(node):
                 return Gives.UNKNOWN
@@ -138,7 +138,7 @@ class OuterCode:
         return Gives.UNKNOWN if self._is_element_of_instance(function) else self._callables.unnamed
 
     def _copies_what_is_not_known(self, node: ast.Call) -> bool:
-        """Whether a call copies something got from elsewhere, or from a call that makes no module."""
+        """Whether a call copies something of unknown origin, or the result of a call that makes no module."""
         if self._names.meaning(node.func) not in ("copy.copy", "copy.deepcopy") or not node.args:
             return False
         copied = node.args[0]
@@ -150,17 +150,17 @@ class OuterCode:
         return isinstance(root, ast.Name) and self._names.is_stored(root)
 
     def uses_as_module(self, node: ast.Call) -> bool:
-        """Whether a call shows by itself that it is one of a module's methods."""
+        """Whether a call by itself shows that its receiver is a module."""
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in EVIDENCE:
             return False
         used = node.func.value
         meaning = self._names.meaning(used.func if isinstance(used, ast.Call) else used)
         if isinstance(used, ast.Call):
             return not isinstance(meaning, str) or self._callables.of_library(meaning) is not Gives.NO_MODULE
-        return not isinstance(meaning, Class) or self._hierarchy.is_module(meaning)  # else as `Function.apply`
+        return not isinstance(meaning, Class) or self._hierarchy.is_module(meaning)  # otherwise as in `Function.apply`
 
     def calls_what_is_not_known(self, node: ast.Call) -> bool:
-        """Whether a call shows by itself that it may be anything: what a name of the function's own holds is called."""
+        """Whether a call by itself shows that its callee may be anything: a variable, or no name at all."""
         function = node.func
         if isinstance(function, ast.Attribute):
             return False
@@ -170,11 +170,11 @@ class OuterCode:
         return not self._is_element_of_instance(function)
 
     def _is_element_of_instance(self, function: ast.expr) -> bool:
-        """Whether a project's object is asked for an element, of which nobody knows what it is."""
+        """Whether an expression is an unknown element of an instance of a project's class."""
         return isinstance(function, ast.Subscript) and self._names.instance(function.value) is not None
 
     def _is_own_class(self, name: ast.Name) -> bool:
-        """Whether a name is the first argument of a class method, in a class whose instances are no modules."""
+        """Whether a name is the first parameter of a class method in a class whose instances are no modules."""
         method = function_around(self._unit, name)
         owner = None if method is None else self._unit.parents[method]
         if not isinstance(owner, ast.ClassDef) or isinstance(method, (ast.Lambda, type(None))):
@@ -185,7 +185,7 @@ class OuterCode:
         return (
             is_first
             and any(isinstance(each, ast.Name) and each.id == "classmethod" for each in method.decorator_list)
-            # A mixin's `cls` may be a module.
+            # A mixin's `cls` may be a module class.
             and not any(
                 cls in self._hierarchy.ancestors(each) and self._hierarchy.is_module(each)
                 for each in self._unit.class_of.values()
@@ -193,7 +193,7 @@ class OuterCode:
         )
 
     def _is_made_by_library(self, name: str) -> bool:
-        """Whether a name only ever holds what libraries make, no module: such as a named tuple's class."""
+        """Whether a name only ever holds what library calls return that make no module, such as a named tuple class."""
         held = self._held.get(name, [])
         return bool(held) and all(
             isinstance(value, ast.Call)
@@ -213,26 +213,26 @@ class OuterCode:
         return False
 
     def _decorates_class(self, node: ast.Call) -> bool:
-        """Whether a call makes a decorator of a class; what decorators make of classes the analysis does not mind."""
+        """Whether a call makes a decorator of a class. The analysis ignores what decorators do to classes."""
         above = self._unit.parents[node]
         return isinstance(above, ast.ClassDef) and node in above.decorator_list
 
     def _is_risky_decorator(self, node: ast.AST) -> bool:
-        """Whether a decorator that is not called where it stands may give a model in the place of a function."""
+        """Whether a decorator without a call may replace a function by a model."""
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         plain = [each for each in node.decorator_list if not isinstance(each, ast.Call)]
         return any(self._judge(each, each) is Gives.ANYTHING for each in plain)
 
     def _may_methods_make_modules(self) -> bool:
-        """Whether a file that the script knows has a function, or keeps something to call, by the name of a method.
+        """Whether a known file has a function, or stores something callable, under the name of a method relied on.
 
-        One that uses as a module what it is passed counts, too.
+        A function that uses its arguments as modules counts too.
         """
         for dotted in (*self._unit.imports.values(), *self._unit.stars):
             self._hierarchy.project.lookup(self._unit, dotted)
         checked: set[str] = set()
-        while not self._callables.relied_on <= checked:  # which grows by what is judged on the way
+        while not self._callables.relied_on <= checked:  # grows by what is judged meanwhile
             names = self._callables.relied_on - checked
             checked |= names
             if any(self._may_make_module(unit, names) for unit in list(self._hierarchy.project.units.values())):
@@ -253,9 +253,9 @@ class OuterCode:
         return not names.isdisjoint(stored_attributes(unit)) or any(not names.isdisjoint(cls.methods) for cls in owners)
 
     def _deals_in_modules(self, node: ast.AST) -> bool:
-        """Whether a name stands for what takes or makes a module, or has a method that does; or renames a maker.
+        """Whether a name means something that takes or makes modules or has such a method, or a maker that is renamed.
 
-        So does an annotation that says that something is a module.
+        An annotation with a module class counts too.
         """
         if any(self._hierarchy.declaration(self._unit, each).is_module for each in _declared_by(node)):
             return True
@@ -276,7 +276,7 @@ class OuterCode:
         return not is_plain and knowledge.makes_objects(meaning)
 
     def _hands_class_to_maker(self, node: ast.Call) -> bool:
-        """Whether a call may pass a class of modules to what is known to make objects of the classes it gets."""
+        """Whether a call may pass a module class to something known to instantiate classes."""
         meaning = self._names.meaning(node.func)
         if isinstance(meaning, Class):
             called = self._hierarchy.library_bases(meaning)
@@ -287,7 +287,7 @@ class OuterCode:
         return any(map(self._may_be_class, arguments_of(node)))
 
     def _may_be_class(self, value: ast.AST) -> bool:
-        """Whether a class of modules may be in a value, by the names in it; what a lambda calls is looked at itself."""
+        """Whether a value may contain a module class, by the names in it. Calls in lambdas are examined themselves."""
         if isinstance(value, ast.Lambda):
             return False
         if isinstance(value, (ast.Name, ast.Attribute)):
@@ -298,10 +298,10 @@ class OuterCode:
                 return meaning is None
         return any(map(self._may_be_class, children(value)))
 
-    # ---- what nobody says anything about ----
+    # ---- unexplained values ----
 
     def _find_unexplained(self) -> None:
-        """Find the names that may hold what only its use would explain."""
+        """Find the names that may hold a value that only its use would explain."""
         held = [(target, value) for node in self._nodes for target, value in stores(node)]
         functions = [node for node in self._nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         is_settled = False
@@ -333,13 +333,13 @@ class OuterCode:
         return any(map(self._is_unexplained, _parts(value)))
 
     def _holder(self, node: ast.Call) -> str:
-        """The name of the list or other object that a method may put what it is passed into."""
+        """The name of the list or other object into which a method may put its arguments."""
         root, _, rest = spelling(node.func).partition(".")
         name = rest.rpartition(".")[2]
         return root if name in PUTTING_METHODS or name in self._callables.relied_on else ""
 
     def _is_fetched(self, target: ast.expr, value: ast.expr) -> bool:
-        """Whether an attribute or element of what came from elsewhere gets a name; not what hangs on a parameter."""
+        """Whether an attribute or element of something of unknown origin, other than a parameter, gets a name."""
         base: ast.expr = value
         while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
             base = base.func if isinstance(base, ast.Call) else base.value
@@ -352,7 +352,7 @@ class OuterCode:
         )
 
     def _is_read_in_module_classes(self) -> bool:
-        """Whether a method of a module uses such a thing, by a name of the file's top."""
+        """Whether a method of a module uses an unexplained value by a name from the top level of the file."""
         outer = set(map(id, self._nodes))
         kept = {
             name
@@ -367,19 +367,19 @@ class OuterCode:
         )
 
     def _goes_into_module_class(self, node: ast.Call) -> bool:
-        """Whether a call passes such a thing to a module class of this file, which may use it in ways not looked at."""
+        """Whether a call passes an unexplained value to a module class of this file, which may use it unseen."""
         meaning = self._names.meaning(node.func)
         is_own = isinstance(meaning, (Function, Class)) and meaning.unit is self._unit
         return is_own and any(map(self._is_unexplained, arguments_of(node)))
 
     def _goes_out_of_sight(self, node: ast.Call) -> bool:
-        """Whether a call passes such a thing to a function that is not looked into here."""
+        """Whether a call passes an unexplained value to a function that is not examined here."""
         meaning = self._names.meaning(node.func)
         is_passed = any(map(self._is_unexplained, arguments_of(node)))
         if isinstance(meaning, str):
             return meaning == "builtins.setattr" and any(map(self._is_unexplained, node.args[2:]))
         if isinstance(meaning, (Function, Class)):
-            # What an object keeps goes where the object goes.
+            # What an object holds goes where the object goes.
             is_elsewhere = meaning.unit is not self._unit
             return is_elsewhere and (is_passed or self._is_kept) and self._callables.may_use_modules(meaning)
         if is_passed and isinstance(node.func, ast.Attribute) and node.func.attr in self._callables.relied_on:
@@ -388,7 +388,7 @@ class OuterCode:
 
     @cached_property
     def _is_kept(self) -> bool:
-        """Whether such a thing is stored in an attribute, or in a container that an attribute holds."""
+        """Whether an unexplained value is stored in an attribute, or in a container that an attribute holds."""
         stored = [value for node in self._nodes for target, value in stores(node) if self._has_attribute(target)]
         put = [
             each
@@ -399,7 +399,7 @@ class OuterCode:
         return any(map(self._is_unexplained, (*stored, *put)))
 
     def _is_kept_out_of_sight(self, node: ast.AST) -> bool:
-        """Whether such a thing is stored in an attribute that the methods of a class in another file may use."""
+        """Whether an unexplained value is stored in an attribute that inherited methods of another file may use."""
         owner = self._class_around(node)
         if owner is not None:
             if owner not in self._uses_out_of_sight:
@@ -416,7 +416,7 @@ class OuterCode:
         return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
 
     def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """The innermost class that a node lies in, or is; None outside of all."""
+        """The innermost class that contains a node or is it; None if there is none."""
         above: ast.AST | None = node
         while above is not None and not isinstance(above, ast.ClassDef):
             if above in self._around:
@@ -427,7 +427,7 @@ class OuterCode:
         return above
 
     def _has_attribute(self, target: ast.expr) -> bool:
-        """Whether a target is an attribute, or an element of one; those of libraries, `sys.modules`, aside."""
+        """Whether a target is an attribute or an element of one. Those of libraries, as `sys.modules`, do not count."""
         if isinstance(target, (ast.Tuple, ast.List)):
             return any(map(self._has_attribute, target.elts))
         if isinstance(target, (ast.Subscript, ast.Starred)):
@@ -438,24 +438,24 @@ class OuterCode:
 
 
 def _declared_by(node: ast.AST) -> list[ast.expr]:
-    """The annotations of a node, those of a tuple's items one by one."""
+    """The annotations of a node, with those of a tuple's items."""
     return [each for annotation in annotations_of(node) for each in (annotation, *annotated_items(annotation))]
 
 
 def _gives_text(node: ast.Call) -> bool:
-    """Whether a method of strings is called which gives a string, a number or a list of strings."""
+    """Whether a call is a string method, whose result is a string, a number or a list of strings."""
     return isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
 
 
 def _parts(value: ast.AST) -> list[ast.expr]:
-    """The expressions that an expression's value is one of, or holds; loop variables stand for what they go over."""
+    """The expressions that an expression's value may be or contain. An iterable stands for its loop variables."""
     if isinstance(value, ast.BinOp):
         return [value.left, value.right] if isinstance(value.op, _JOINING) else []
     return [*choices_of(value), *elements_of(value)]
 
 
 def _makes_bare_object(function: ast.expr) -> bool:
-    """Whether what is called is the `__new__` of a class other than the one around: `object.__new__(Net)`."""
+    """Whether the callee is the `__new__` of a class other than the enclosing one: `object.__new__(Net)`."""
     if not isinstance(function, ast.Attribute) or function.attr != "__new__":
         return False
     return not (isinstance(function.value, ast.Call) and last_name(function.value.func) == "super")

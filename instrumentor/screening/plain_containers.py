@@ -1,6 +1,6 @@
-"""Modules that a module keeps in a plain list, tuple or dict: no submodules of it, so they need proxies of their own.
+"""Modules that a module holds in a plain list, tuple or dict. They are no submodules, so they need their own proxies.
 
-Looked for is an attribute that may hold a plain container with something in it that a call may have made as a module.
+The search is for an attribute that may hold a plain container of something that a call may have made as a module.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ROUNDS = (ast.For, ast.AsyncFor, ast.comprehension)
 
 
 class PlainContainers:
-    """Looks for modules in plain containers, in the code of module classes.
+    """Searches for modules in plain containers, in the code of module classes.
 
     Args:
         unit: the file, with that code and all other.
-        names: what the file's names stand for.
-        callables: judges what is called.
+        names: the meanings of the file's names.
+        callables: judges callees.
     """
 
     def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables) -> None:
@@ -48,14 +48,14 @@ class PlainContainers:
         self._methods = {node.name for node in variables.definitions}
         self._made: set[Variable] = set()
         self._containers: set[Variable] = set()
-        # The attributes of objects that are no modules in which there may be such containers.
+        # The attributes of other objects than modules that may hold such containers.
         self._attributes: set[str] = set()
-        # The functions of this file that may give such modules, or containers of some.
+        # The functions of this file that may return such modules, or containers of them.
         self._giving: set[Definition] = set()
         self._makers = MakerValues(unit, hierarchy, names, callables, variables, self._giving.__contains__)
 
     def may_hold_model(self) -> bool:
-        """Whether a module may be in one."""
+        """Whether an attribute may hold a plain container with a module."""
         self._follow()
         giving = {function.name for function, value in self._variables.given if self._is_container(value)}
         return any(self._is_kept(target, value, giving) for target, value in self._variables.stores) or any(
@@ -64,11 +64,11 @@ class PlainContainers:
 
     @property
     def hands_out_makers(self) -> bool:
-        """Whether code in other files may call a class or function of this file that makes modules."""
+        """Whether code in other files may call a maker of modules that this file defines."""
         return self._makers.are_handed_out or any(map(is_handed_to_decorator, self._giving))
 
     def _follow(self) -> None:
-        """Find the names of what may be a module made here, and of plain containers that may hold one."""
+        """Find the names of modules that may be made here, and of plain containers that may hold them."""
         before = -1
         while before != self._size:
             before = self._size
@@ -102,9 +102,9 @@ class PlainContainers:
             self._made.update(self._variables.parameters_reached(node, is_by_value=self._makers.may_be(node.func)))
 
     def _may_keep(self, node: ast.Call) -> bool:
-        """Whether a call may make a module that keeps what it is passed as it is, or goes on in this file.
+        """Whether a call may make a module that holds its arguments as they are, or leads to code in this file.
 
-        A layer that is there already computes; what torch itself makes keeps modules as submodules.
+        An existing layer only computes, and torch's own modules hold modules as submodules.
         """
         meaning = self._names.meaning(node.func)
         if isinstance(meaning, Class):
@@ -124,7 +124,7 @@ class PlainContainers:
         if isinstance(meaning, str):
             return self._callables.of_library(meaning) is Gives.ANYTHING
         if isinstance(meaning, Unit):
-            return False  # nothing that is known; in the class of a module that makes none
+            return False  # nothing known; in a module class, such a call makes no module
         if isinstance(meaning, Function):
             return meaning.node in self._giving if meaning.unit is self._unit else self._makes_elsewhere(meaning)
         if isinstance(node.func, ast.Attribute) and any(
@@ -137,12 +137,12 @@ class PlainContainers:
         """Whether a call of another file's function may make a module."""
         given = self._callables.of_function(function)
         if given is Gives.UNKNOWN and self._uses_modules:
-            return True  # its use might say that it is one
+            return True  # its use may show that the result is a module
         return given is Gives.ANYTHING or self._makers.may_be_given_by(function)
 
     @cached_property
     def _uses_modules(self) -> bool:
-        """Whether anything but the object at hand is used as only modules are."""
+        """Whether anything other than the object at hand is used as a module."""
         used = [node.value for node in self._unit.parents if isinstance(node, ast.Attribute) and node.attr in EVIDENCE]
         return any(spelling(each) not in ("self", "cls") for each in used)
 
@@ -155,7 +155,7 @@ class PlainContainers:
         return any(map(self._is_made, choices_of(value)))
 
     def _is_hot(self, element: ast.expr) -> bool:
-        """Whether an element of a container may be such a module, or a container of some."""
+        """Whether an element of a container may be such a module, or a container of such modules."""
         return self._is_made(element) or self._is_container(element)
 
     def _is_container(self, value: ast.expr) -> bool:
@@ -172,7 +172,7 @@ class PlainContainers:
         return any(map(self._is_container, choices_of(value)))
 
     def _is_kept(self, target: ast.expr, value: ast.expr, giving: set[str]) -> bool:
-        """Whether a store lets an attribute hold such a container."""
+        """Whether a store puts such a container into an attribute."""
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute):
             return self._is_hot(value) and not self._is_module_container(target.value)
         if not any(isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) for each in ast.walk(target)):
@@ -195,13 +195,13 @@ class PlainContainers:
         return not self._is_module_container(holder)
 
     def _is_module_container(self, attribute: ast.Attribute) -> bool:
-        """Whether all that is stored in an attribute is a container which makes submodules of what is put into it."""
+        """Whether an attribute only ever holds module containers, which register their elements as submodules."""
         kept = [value for target, value in self._variables.stores if getattr(target, "attr", None) == attribute.attr]
         meanings = [self._names.meaning(value.func) if isinstance(value, ast.Call) else None for value in kept]
         return bool(kept) and all(isinstance(each, str) and catalogue.is_container(each) for each in meanings)
 
     def _is_passed(self, node: ast.Call) -> bool:
-        """Whether a call passes such a container to what may keep it."""
+        """Whether a call passes such a container to something that may hold it."""
         return self._may_keep(node) and any(
             self._is_container(each) for each in arguments_of(node) if not isinstance(each, ast.Starred)
         )

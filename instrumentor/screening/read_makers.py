@@ -1,4 +1,4 @@
-"""Whether functions of other files may give a class of modules, or a function that makes some, for others to call."""
+"""Whether functions of other files may return a maker of modules."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Meaning
 
-# Functions and tops of files searched for one; what leads to more is taken to have everything.
+# The number of functions and top levels searched. With more, a maker is assumed to be found.
 _MAX_SEARCHED = 300
 
 
 class ReadMakers:
-    """Looks for names of classes and functions that are read for their value in what a function leads to.
+    """Searches the code that a function leads to for makers that are read as values.
 
     Args:
         hierarchy: the classes.
-        callables: judges what is called.
+        callables: judges callees.
     """
 
     def __init__(self, hierarchy: Hierarchy, callables: Callables) -> None:
@@ -32,7 +32,7 @@ class ReadMakers:
         self._known: dict[str, bool] = {}
 
     def may_be_given_by(self, function: Function) -> bool:
-        """Whether a function may give what makes modules: what it, or code that it leads to, reads by its name."""
+        """Whether a function may return a maker of modules: it, or code that it leads to, reads one as a value."""
         if function.key not in self._known:
             seen: set[str] = set()
             self._known[function.key] = self._find(function, seen)
@@ -65,7 +65,7 @@ class ReadMakers:
     def _meanings(
         self, code: Function | OutlinedUnit, *, is_called: bool
     ) -> Iterator[tuple[OutlinedUnit | None, Meaning]]:
-        """What names stand for in some code; with the file that they are variables of, where they are some."""
+        """The meanings of the names in some code. For a variable, the file that defines it comes first."""
         unit = code.unit if isinstance(code, Function) else code
         assert isinstance(unit, OutlinedUnit)
         outline = unit.outlined[code.key] if isinstance(code, Function) else unit.outline.top

@@ -1,4 +1,4 @@
-"""The question whether anything in a script may be wrapped, answered without analysing what it calls."""
+"""Whether anything in a script may need a proxy, decided without analysing what it calls."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
-    """Whether the analysis may find something in a script that is to be wrapped.
+    """Whether the analysis may find something to wrap in a script.
 
     Args:
         script: the script.
-        settings: what the user asked for.
-        sources: the outlines of the project's other files, and the packages installed.
+        settings: the user's settings.
+        sources: the outlines of the project's other files, and the installed packages.
     """
     if settings.min_confidence == "possible" or settings.identity_methods or settings.wrappers:
-        return True  # more than the catalogue has takes modules then
+        return True  # then more takes modules than the catalogue lists
     if settings.factories or settings.module_classes:
         return True
     try:
@@ -38,17 +38,17 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
         )
         return _may_wrap(script, lambda: Hierarchy(Project(script, settings, sources)), wraps_factories=wraps_factories)
     except RecursionError:
-        return True  # nested deeply: the analysis is the judge
+        return True  # deeply nested code is left to the analysis
 
 
 def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_factories: bool) -> bool:
     hierarchy = make_hierarchy()
     names = Names(script, hierarchy)
-    # With classes of its own: it leads to many files, and the files of a project are bounded.
+    # It gets a hierarchy of its own, as it reads many files and the number of a project's files is bounded.
     circulation = Circulation(script, make_hierarchy)
     callables = Callables(hierarchy, lambda: Gives.ANYTHING if circulation.has_makers else Gives.UNKNOWN)
     outer = OuterCode(script, hierarchy, names, callables, wraps_factories=wraps_factories)
-    # First what needs no other file to be read: most scripts that hold models show so by that.
+    # First what needs no other file: most scripts with models are recognised by it.
     calls = [node for node in _nodes(script.tree, lambda _: True) if isinstance(node, ast.Call)]
     if any(map(outer.uses_as_module, calls)):
         return True
@@ -58,8 +58,8 @@ def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_fa
     if outer.may_hold_model(outside_modules):
         return True
     if not any(map(hierarchy.is_module, script.class_of.values())):
-        return False  # no class of modules, which might keep some
-    # What may be called without a name of its own is followed there, as long as it stays in the file.
+        return False  # no module class that could hold any
+    # Here, callees without a name are followed themselves, as long as they stay in the file.
     plain = PlainContainers(script, hierarchy, names, Callables(hierarchy, lambda: Gives.UNKNOWN))
     if plain.may_hold_model():
         return True
@@ -68,7 +68,7 @@ def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_fa
 
 
 def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> list[ast.AST]:
-    """The nodes of a tree but for the bodies of some classes, and for operators and contexts."""
+    """The nodes of a tree, without the bodies of some classes, operators and contexts."""
     found: list[ast.AST] = []
     pending: list[ast.AST] = [tree]
     while pending:

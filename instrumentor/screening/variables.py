@@ -1,4 +1,4 @@
-"""The names of a file by the function that they belong to, and what the file's statements do with them."""
+"""The names of a file by the function that binds them, and what its statements do with them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode, Unit
     from instrumentor.screening.names import Names
 
-# A name, with the function whose it is; None for the top of the file.
+# A name and the function that binds it; None for the top level of the file.
 Variable = tuple["FunctionNode | None", str]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Variables:
-    """What is stored, passed and given where in a file.
+    """What a file stores, passes and returns.
 
     Attributes:
-        stores: the targets stored to, each with the expression that the value is, or is taken from.
+        stores: the targets stored to, each with the expression that gives the value or contains it.
         calls: all calls.
-        definitions: all functions but lambdas.
+        definitions: all functions except lambdas.
         given: the expressions that these return or yield.
-        parameters: their parameters, by the functions' names; those of lambdas under an empty one.
-        defaults: the parameters that have a default, each with that.
-        read: the last parts of names that are read without being called, so that calls by other names may call them.
-        callable_attributes: the attributes in which something is stored that may be called and is no instance.
+        parameters: the parameters of all functions, by the functions' names; those of lambdas under the empty name.
+        defaults: the parameters that have a default, with the default.
+        read: the last components of names that are read without being called, so that calls by other names may reach
+            them.
+        callable_attributes: the attributes that may hold something callable that is no instance.
 
     Args:
         unit: the file.
         hierarchy: the classes.
-        names: what its names stand for.
+        names: the meanings of its names.
     """
 
     def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names) -> None:
@@ -82,31 +83,31 @@ class Variables:
         return "" in self.parameters or any(each.name in self.read for each in self.definitions)
 
     def of(self, name: ast.Name) -> Variable:
-        """Whose a name is where it is read or stored."""
+        """The variable that a name means where it is read or stored."""
         function = function_around(self._unit, name)
         while function is not None and name.id not in self._bound.get(function, ()):
             function = function_around(self._unit, function)
         return function, name.id
 
     def within(self, target: ast.expr) -> Iterator[Variable]:
-        """The names in a target."""
+        """The variables in a target."""
         return (self.of(node) for node in walk(target) if isinstance(node, ast.Name))
 
     def named(self, name: str) -> list[Definition]:
-        """The functions of a name, wherever they are defined."""
+        """The functions with a name, wherever they are defined."""
         return self._named.get(name, [])
 
     def parameters_of(self, function: ast.AST) -> set[Variable]:
-        """The parameters of a function; none for one of another file."""
+        """The parameters of a function; none for a function of another file."""
         name = getattr(function, "name", "")
         return {each for each in self.parameters.get(name, ()) if each[0] is function}
 
     def parameters_reached(self, node: ast.Call, *, is_by_value: bool) -> set[Variable]:
-        """The parameters, of the functions in this file, that may get what a call passes.
+        """The parameters of functions in this file that may get the arguments of a call.
 
         Args:
             node: the call.
-            is_by_value: whether what is called may be any function or class that is read somewhere.
+            is_by_value: whether the callee may be any function or class that is read as a value.
         """
         meaning = self._names.meaning(node.func)
         if isinstance(meaning, Class):
@@ -122,12 +123,12 @@ class Variables:
 
 
 def arguments_of(node: ast.Call) -> list[ast.expr]:
-    """What a call passes."""
+    """The arguments of a call."""
     return [*node.args, *(each.value for each in node.keywords)]
 
 
 def choices_of(value: ast.AST) -> list[ast.expr]:
-    """The expressions one of which an expression's value is."""
+    """The alternatives of which an expression's value is one."""
     if isinstance(value, ast.IfExp):
         return [value.body, value.orelse]
     if isinstance(value, ast.BoolOp):
@@ -136,7 +137,7 @@ def choices_of(value: ast.AST) -> list[ast.expr]:
 
 
 def elements_of(display: ast.AST) -> list[ast.expr]:
-    """What the container that is written down has in it."""
+    """The elements of a container display or comprehension."""
     if isinstance(display, ast.Dict):
         return display.values
     if isinstance(display, ast.DictComp):
@@ -152,7 +153,7 @@ def _defaults(function: Definition) -> Iterator[tuple[Variable, ast.expr]]:
 
 
 def _may_be_callable(value: ast.expr) -> bool:
-    """Whether what is stored may be a class or function: not what a call gives."""
+    """Whether a stored value may be a class or function. Results of calls do not count."""
     if isinstance(value, (ast.IfExp, ast.BoolOp, ast.NamedExpr)):
         return any(map(_may_be_callable, choices_of(value)))
     return not isinstance(value, (ast.Call, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))
