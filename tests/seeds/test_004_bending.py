@@ -191,7 +191,7 @@ def test_b20_what_matches_nothing_is_an_error_with_the_nearest_names() -> None:
         bend(model, r"conv_module\.0", Scale(2.0))
     with pytest.raises(BendingError, match=r"'conv_modules.0.wieght'.*'conv_modules\.0\.weight'"):
         bend(model, "conv_modules.0.wieght", Scale(2.0))
-    with pytest.raises(BendingError, match=r"'relu_5'.*nor anything that its call has computed.*'relu"):  # noqa: SIM117
+    with pytest.raises(BendingError, match=r"'relu_5'.*nothing that its call computed.*'relu"):  # noqa: SIM117
         with bend(model, "relu_5", Scale(2.0)):
             model(torch.randn(1, 1, 16))
     with pytest.raises(BendingError, match=r"method 'decode'"):
