@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    import threading
     from types import CodeType
 
 _LARGEST: Final = 1 << 20
@@ -23,9 +24,15 @@ class _File(NamedTuple):
 
 
 class ParsedFunctions:
-    """Finds the syntax trees of functions. Each file is read once."""
+    """Finds the syntax trees of functions. Each file is read once.
 
-    def __init__(self) -> None:
+    Args:
+        lock: held while a file is parsed. Python 3.11 counts the depth of a tree for all threads together, and raises a
+            `SystemError` if several parse at once.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
         self._files: dict[str, _File | None] = {}
 
     def find(self, code: CodeType) -> ast.FunctionDef | None:
@@ -42,9 +49,10 @@ class ParsedFunctions:
         return None if file is None else file.tree
 
     def _file_of(self, code: CodeType) -> _File | None:
-        if code.co_filename not in self._files:
-            self._files[code.co_filename] = _read(code.co_filename)
-        return self._files[code.co_filename]
+        with self._lock:
+            if code.co_filename not in self._files:
+                self._files[code.co_filename] = _read(code.co_filename)
+            return self._files[code.co_filename]
 
 
 def _read(file: str) -> _File | None:
@@ -55,7 +63,7 @@ def _read(file: str) -> _File | None:
             # Python already warned about invalid escapes when it compiled the file.
             warnings.simplefilter("ignore")
             tree = ast.parse(text) if len(text) <= _LARGEST else None
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    except (OSError, SyntaxError, ValueError, RecursionError, SystemError):  # The last if the program parses, too.
         return None
     if tree is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +33,7 @@ def always(path: Path, source: str) -> tuple[str, int] | None:
     def is_followed(code: CodeType) -> bool:
         return code.co_filename == str(path)
 
-    found = always_dropping(Body(forward.__code__, names), ParsedFunctions(), is_followed)
+    found = always_dropping(Body(forward.__code__, names), ParsedFunctions(threading.RLock()), is_followed)
     return None if found is None else (found.function, found.at.line - forward.__code__.co_firstlineno)
 
 
