@@ -19,6 +19,7 @@ from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.values.describe import PLAIN, find_tensors
+from proxy_wrapper.values.loss_graph import sequence_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -123,7 +124,7 @@ class Derivatives:
         if place.passes > _FIRST and place.passes & (place.passes - 1):
             return
         nodes = [each.grad_fn for each in find_tensors((results,)) if type(each) in PLAIN and each.requires_grad]
-        numbers = frozenset(_number(node) for node in nodes if node is not None and node.name() != _LEAF)
+        numbers = frozenset(sequence_number(node) for node in nodes if node is not None and node.name() != _LEAF)
         if numbers:
             self._followed.append(_Followed(location, numbers))
 
@@ -171,9 +172,4 @@ def _numbers_of(roots: Iterable[torch.Tensor]) -> set[int] | None:
                     return None
                 seen.add(following)
                 pending.append(following)
-    return {_number(node) for node in pending}
-
-
-def _number(node: Any) -> int:
-    number: int = node._sequence_nr()
-    return number
+    return {sequence_number(node) for node in pending}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.intercept.saved_tensors import saved_tensor
 from proxy_wrapper.intercept.target_patterns import TargetPattern
+from proxy_wrapper.values.loss_graph import shape_of
 from proxy_wrapper.values.statistics import unobserved
 from proxy_wrapper.values.torch_functions import item, numel
 
@@ -84,11 +85,6 @@ def _input(node: Any, index: int) -> _Output | None:
     return _Output(*node.next_functions[index])
 
 
-def _shape(node: Any) -> tuple[int, ...]:
-    metadata = getattr(node, "_input_metadata", None)
-    return tuple(size if type(size) is int else 0 for size in metadata[0].shape) if metadata else ()
-
-
 def _behind(value: _Output, names: frozenset[str]) -> _Output:
     """The value before a chain of nodes with some names that have one input each."""
     for _ in range(_FARTHEST):
@@ -113,17 +109,17 @@ def _of_norms(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPatt
         compared = _compared(node, name)
         found = [each.node for each in (_behind(each, _SAME_ROWS) for each in compared) if each.node in divided]
         if found and len(found) == len(compared):
-            yield TargetPattern(NORM, 0, _shape(found[0]), ())
+            yield TargetPattern(NORM, 0, shape_of(found[0]), ())
             return
 
 
 def _is_divided_by_whole(node: Any) -> bool:
     """Whether a node divides a matrix by its own norm."""
-    shape, above, below = _shape(node), _input(node, 0), _input(node, 1)
+    shape, above, below = shape_of(node), _input(node, 0), _input(node, 1)
     if above is None or below is None or len(shape) != _MATRIX or min(shape) < _MATRIX:
         return False
     below = _behind(below, _AT_LEAST)
-    if any(size != 1 for size in _shape(below.node)):
+    if any(size != 1 for size in shape_of(below.node)):
         return False
     name = below.node.name()
     if name == "SqrtBackward0":
@@ -143,7 +139,7 @@ def _compared(node: Any, name: str) -> Sequence[_Output]:
         return _inputs(product) if product.name() in _PRODUCTS else ()
     if name in _NORMS or name == "SumBackward1":
         inputs = _inputs(node)
-        if len(_shape(node)) != 1 or len(inputs) != 1:
+        if len(shape_of(node)) != 1 or len(inputs) != 1:
             return ()
         inner: _Output | None = inputs[0] if name in _NORMS else _squared(inputs[0].node)
         if inner is None:
@@ -155,9 +151,9 @@ def _compared(node: Any, name: str) -> Sequence[_Output]:
 
 def _behind_scale(node: Any) -> Any:
     """The node that computed the input of a node, before scaling and shifting, which may be learned."""
-    shape = _shape(node)
+    shape = shape_of(node)
     for _ in range(_FARTHEST):
-        inputs = [each for each in _inputs(node) if _shape(each.node) == shape]
+        inputs = [each for each in _inputs(node) if shape_of(each.node) == shape]
         if len(inputs) != 1:
             break
         node = inputs[0].node
@@ -196,7 +192,7 @@ def _of_scales(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPat
             of_scale = _of_exponential(terms, exponential)
             factor = terms.get(logarithm, 0.0)
             if factor and of_scale == -factor and squares == [-factor]:
-                yield TargetPattern(SCALE, 0, _shape(exponential.node), ())
+                yield TargetPattern(SCALE, 0, shape_of(exponential.node), ())
                 return
 
 
@@ -292,7 +288,7 @@ def _of_errors(nodes: Sequence[Any], names: Sequence[str]) -> Iterator[TargetPat
                 continue
             predicted = _behind(_inputs(error.node)[-1], _SAME_ROWS)
             if any(_is_loss_of(each, error, predicted) for each in nodes):
-                yield TargetPattern(ERROR, 0, _shape(error.node), ())
+                yield TargetPattern(ERROR, 0, shape_of(error.node), ())
                 return
 
 

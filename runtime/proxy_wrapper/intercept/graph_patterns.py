@@ -25,6 +25,7 @@ from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.places.view_lines import view_lines
 from proxy_wrapper.values.drawn_nodes import draws_without_gradient
+from proxy_wrapper.values.loss_graph import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,7 +120,7 @@ class GraphPatterns:
             self._emit(what, (), dim, shape, location, values, self._line_of(_LINES[what]))
         for node in draws_without_gradient(list(users)):
             made = self._line_of_modules(normal_lines)
-            self._emit("normal-draw", (), 0, _sizes_of(node), location, made=made)
+            self._emit("normal-draw", (), 0, shape_of(node), location, made=made)
         if not looks:
             self._positions(location)
 
@@ -165,7 +166,7 @@ class GraphPatterns:
         return state.id if state is not None and state.tensor() is tensor else 0
 
     def _softmax(self, node: Any, location: int) -> None:
-        dim, shape = getattr(node, "_saved_dim", None), _sizes_of(node)
+        dim, shape = getattr(node, "_saved_dim", None), shape_of(node)
         if type(dim) is not int or not shape:
             return
         dim = dim - 2 * _SIGN if dim >= _SIGN else dim
@@ -196,7 +197,7 @@ class GraphPatterns:
             return
         left, right = _input_node(before, 0), _input_node(before, 1)
         if left is not None and right is not None and right.name() in _TRANSPOSED and _input_node(right, 0) is left:
-            self._emit("self-similarity", (), 0, _sizes_of(before), location)
+            self._emit("self-similarity", (), 0, shape_of(before), location)
 
     def _view(self, node: Any, location: int) -> None:
         """Report a view that should swap the first two dimensions, but does not."""
@@ -341,7 +342,7 @@ def _view_shapes(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """
     if node is None or node.name() not in _VIEWS:
         return None
-    before, after = getattr(node, "_saved_self_sym_sizes", ()), _sizes_of(node)
+    before, after = getattr(node, "_saved_self_sym_sizes", ()), shape_of(node)
     return (tuple(before), after) if before and after and all(type(size) is int for size in before) else None
 
 
@@ -382,12 +383,6 @@ def _behind_heads(node: Any) -> Any:
             return node
         node = _input_node(node, 0)
     return None
-
-
-def _sizes_of(node: Any) -> tuple[int, ...]:
-    """The shape of a node's output; () if unknown."""
-    metadata = getattr(node, "_input_metadata", None)
-    return tuple(size if type(size) is int else 0 for size in metadata[0].shape) if metadata else ()
 
 
 def _users(root: Any) -> dict[Any, int]:

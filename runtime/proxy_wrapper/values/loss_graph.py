@@ -13,7 +13,7 @@ from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     import torch
 
@@ -40,7 +40,7 @@ def last_node_of(outputs: Iterable[torch.Tensor]) -> int:
         if type(output) in PLAIN and output.requires_grad and (version_of(output) == 0 or output._base is None):
             node = output.grad_fn
             if node is not None:
-                found = max(found, _sequence_number(node))
+                found = max(found, sequence_number(node))
     return found
 
 
@@ -61,9 +61,9 @@ def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
     for node, parent, depth in pending:
         if len(nodes) == MOST_NODES:
             break
-        is_inside = _sequence_number(node) <= last_of_model
+        is_inside = sequence_number(node) <= last_of_model
         number = len(nodes)
-        nodes.append(LossNode(node.name(), _shape(node), parent, is_inside))
+        nodes.append(LossNode(node.name(), shape_of(node), parent, is_inside))
         below = depth + is_inside
         if below > _MOST_INSIDE:
             continue
@@ -78,13 +78,14 @@ def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
     return tuple(nodes)
 
 
-def _sequence_number(node: Any) -> int:
+def sequence_number(node: Any) -> int:
+    """The number that autograd gave a node: nodes of one thread are numbered in order of creation."""
     number: int = node._sequence_nr()
     return number
 
 
-def _shape(node: Any) -> Sequence[int]:
-    """The shape of a node's forward result, which is also that of its incoming gradient."""
+def shape_of(node: Any) -> tuple[int, ...]:
+    """The shape of a node's forward result, which is also that of its incoming gradient; () if unknown."""
     metadata = getattr(node, "_input_metadata", None)  # Missing in the oldest supported versions.
     if not metadata:
         return ()
