@@ -17,9 +17,9 @@ import torch
 
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.loss_graph.nodes import sequence_number
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.values.describe import PLAIN, find_tensors
-from proxy_wrapper.values.loss_graph import sequence_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,9 +26,9 @@ from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.live import enter_compiled
+from proxy_wrapper.loss_graph.loss_nodes import last_node_of
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.given_values import statistics_of
-from proxy_wrapper.values.loss_graph import last_node_of
 from proxy_wrapper.values.statistics import is_certainly_finite
 from proxy_wrapper.values.value_marks import version_of
 

@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 
 from proxy_trace.checks import loss_functions
 from proxy_wrapper import events
-from proxy_wrapper.values.loss_graph import last_node_of, loss_nodes
+from proxy_wrapper.loss_graph.loss_nodes import last_node_of, loss_nodes
 from tests.proxy_trace.checks.judged import CALLS, NET, find, said, weight
 from tests.proxy_trace.checks.judged import VALUES as STATISTICS
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Backward, Location, Loss, NonFinite
-from proxy_wrapper.values.loss_graph import MOST_NODES
+from proxy_wrapper.loss_graph.loss_nodes import MOST_NODES
 from tests.proxy_wrapper.programs import Plain, images, labels
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.events import LossNode
+from proxy_wrapper.loss_graph.nodes import LEAF, sequence_number, shape_of
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.value_marks import version_of
 
@@ -25,8 +26,6 @@ _MOST_INSIDE: Final = 4
 
 _MOST_BELOW: Final = 4
 """The maximum number of nodes read below one. A stack or sum of many tensors has many similar ones."""
-
-_LEAF: Final = "torch::autograd::AccumulateGrad"
 
 
 def last_node_of(outputs: Iterable[torch.Tensor]) -> int:
@@ -54,7 +53,7 @@ def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
         last_of_model: the sequence number of the last node inside the model; -1 if unknown.
     """
     if loss.grad_fn is None:
-        return (LossNode(_LEAF.rpartition(":")[2], tuple(loss.shape)),)
+        return (LossNode(LEAF.rpartition(":")[2], tuple(loss.shape)),)
     nodes: list[LossNode] = []
     pending: list[tuple[Any, int, int]] = [(loss.grad_fn, -1, 0)]
     seen = {loss.grad_fn}
@@ -69,25 +68,10 @@ def loss_nodes(loss: torch.Tensor, last_of_model: int) -> tuple[LossNode, ...]:
             continue
         new = 0
         for following, _ in node.next_functions:
-            if following is not None and following not in seen and following.name() != _LEAF:
+            if following is not None and following not in seen and following.name() != LEAF:
                 seen.add(following)
                 pending.append((following, number, below))
                 new += 1
                 if new == _MOST_BELOW:
                     break
     return tuple(nodes)
-
-
-def sequence_number(node: Any) -> int:
-    """The number that autograd gave a node: nodes of one thread are numbered in order of creation."""
-    number: int = node._sequence_nr()
-    return number
-
-
-def shape_of(node: Any) -> tuple[int, ...]:
-    """The shape of a node's forward result, which is also that of its incoming gradient; () if unknown."""
-    metadata = getattr(node, "_input_metadata", None)  # Missing in the oldest supported versions.
-    if not metadata:
-        return ()
-    shape = metadata[0].shape
-    return tuple(size if type(size) is int else 0 for size in shape)

@@ -1,0 +1,163 @@
+"""Finds targets that have values which their loss is not made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from proxy_wrapper.loss_graph.nodes import (
+    LEAF,
+    LOG_SOFTMAX,
+    PRODUCT,
+    SCALED,
+    SQUEEZED,
+    TOTALS,
+    VIEWS,
+    inputs_of,
+    node_before,
+    only_node_before,
+)
+from proxy_wrapper.loss_graph.pattern import Pattern
+from proxy_wrapper.loss_graph.saved_tensors import saved_tensor
+from proxy_wrapper.values.torch_functions import (
+    aminmax,
+    bitwise_xor,
+    convert,
+    is_equal,
+    is_greater,
+    item,
+    numel,
+    total,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy_wrapper.loss_graph.graph import LossGraph
+
+_BINARY_LOSSES: Final = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
+_SOFT_MARGIN: Final = "SoftMarginLossBackward0"
+_WHERE: Final = "WhereBackward0"
+_CLAMP: Final = "ClampMinBackward0"
+_LAYERS: Final = {"AddmmBackward0": 2, "MmBackward0": 1, "ConvolutionBackward0": 1}
+"""The nodes of layers: the index of their weight."""
+_SAME_SCORES: Final = VIEWS | SQUEEZED | SCALED | {"ToCopyBackward0"}
+"""The nodes that pass scores on unchanged or scaled."""
+_FARTHEST: Final = 0.5
+"""How far binary targets may lie outside 0 to 1: deliberate label smoothing goes up to 1.2."""
+
+
+def binary_targets(graph: LossGraph) -> Iterator[Pattern]:
+    """Targets of a binary cross entropy that are not probabilities."""
+    for node in graph.named(_BINARY_LOSSES):
+        targets = saved_tensor(node, "target")
+        if targets is None or not numel(targets) or not targets.is_floating_point():
+            continue
+        lowest, highest = map(float, map(item, aminmax(targets)))
+        if lowest < -_FARTHEST or highest > 1 + _FARTHEST:
+            yield Pattern("binary-targets", tuple(targets.shape), values=(lowest, highest))
+
+
+def sign_targets(graph: LossGraph) -> Iterator[Pattern]:
+    """Zeros among targets of which only the sign should matter."""
+    for node in graph.named((_SOFT_MARGIN,)):
+        targets = saved_tensor(node, "target")
+        if targets is not None and numel(targets):
+            zeros = numel(targets) - int(item(total(convert(targets, torch.bool))))
+            if zeros:
+                yield Pattern("sign-targets", tuple(targets.shape), values=(float(zeros), float(numel(targets))))
+
+
+def pair_targets(graph: LossGraph) -> Iterator[Pattern]:
+    """Targets of `cosine_embedding_loss` and `hinge_embedding_loss` that are neither 1 nor -1.
+
+    Both losses add a term for matching pairs to a term for the others. A target of 1 or -1 selects exactly one of them;
+    any other target selects neither or both.
+    """
+    for node in graph.named(("AddBackward0",)) if _WHERE in graph.names else ():
+        yield from _of_pairs(node)
+
+
+def _of_pairs(node: Any) -> Iterator[Pattern]:
+    branches = [each.node for each in inputs_of(node) if each.node.name() == _WHERE]
+    if len(branches) != 2:
+        return
+    if not _is_pair_loss(*(_first_before(branch) for branch in branches)):
+        return
+    first, second = (saved_tensor(branch, "condition") for branch in branches)
+    if first is None or second is None or first.shape != second.shape:
+        return
+    wrong = numel(first) - int(item(total(bitwise_xor(first, second))))
+    if wrong:
+        yield Pattern("sign-targets", tuple(first.shape), values=(float(wrong), float(numel(first))))
+
+
+def multi_hot_targets(graph: LossGraph) -> Iterator[Pattern]:
+    """Targets of `cross_entropy` that are 0 and 1, with several ones in some rows and none in others.
+
+    The scores must come from a layer: similarities of vectors may rightly have several matches in a row.
+    """
+    for node in graph.named(("NegBackward0",)) if LOG_SOFTMAX in graph.names else ():
+        yield from _of_multi_hot(node)
+
+
+def _of_multi_hot(node: Any) -> Iterator[Pattern]:
+    summed = only_node_before(node)
+    product = only_node_before(summed) if summed is not None and summed.name() in TOTALS else None
+    if product is None or product.name() != PRODUCT:
+        return
+    scores = node_before(product, 0)
+    if scores is None or node_before(product, 1) is not None or scores.name() != LOG_SOFTMAX:
+        return
+    layer = only_node_before(scores)
+    while layer is not None and layer.name() in _SAME_SCORES:
+        layer = only_node_before(layer)
+    targets = saved_tensor(product, "other")
+    if layer is None or not _has_weight(layer) or targets is None or len(targets.shape) < 2:
+        return
+    if not targets.is_floating_point() or not is_equal(targets, convert(convert(targets, torch.bool), targets.dtype)):
+        return
+    ones = convert(total(targets, 1), torch.int64)
+    several, none = int(item(total(is_greater(ones, 1)))), numel(ones) - int(item(total(is_greater(ones, 0))))
+    if several and none:
+        values = (float(several), float(none), float(numel(ones)))
+        yield Pattern("multi-hot-targets", tuple(targets.shape), dim=1, values=values)
+
+
+def _has_weight(node: Any) -> bool:
+    """Whether a node belongs to a layer whose weight is a leaf of the graph."""
+    place = _LAYERS.get(node.name())
+    weight = None if place is None else node_before(node, place)
+    while weight is not None and weight.name() in ("TBackward0", "ToCopyBackward0"):
+        weight = only_node_before(weight)
+    return weight is not None and weight.name() == LEAF
+
+
+def _first_before(node: Any) -> Any:
+    """The node that computed the first input that has a gradient."""
+    return next((each.node for each in inputs_of(node)), None)
+
+
+def _is_pair_loss(first: Any, second: Any) -> bool:
+    """Whether one branch is clamped, and both use one similarity or distance, computed as torch does."""
+    for clamped, other in ((first, second), (second, first)):
+        if clamped is None or other is None or clamped.name() != _CLAMP:
+            continue
+        reduced = _first_before(clamped)
+        source = None if reduced is None else _first_before(reduced)
+        if source is None:
+            continue
+        if source is other:  # `hinge_embedding_loss` uses the distance unchanged.
+            return True
+        is_cosine = (
+            other.name() == "SubBackward0" and _first_before(other) is source and source.name() == "DivBackward0"
+        )
+        divisor = node_before(source, 1) if is_cosine else None
+        if (
+            divisor is not None
+            and divisor.name() == "SqrtBackward0"
+            and _first_before(divisor).name() == "MulBackward0"
+        ):
+            return True
+    return False
