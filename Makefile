@@ -10,7 +10,7 @@ DEMO := build/demo
 export PYTHON TORCH_VERSION TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit checks conformance oracles cuda compose truth soundness fuzz variants zoo bench matrix clean
+.PHONY: help demo test lint types unit full checks conformance oracles cuda compose truth soundness fuzz variants zoo bench matrix clean
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -45,22 +45,25 @@ checks: $(VENV)/.installed-dev ## Write docs/checks.md from the checks
 unit: $(VENV)/.installed-dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)
 
+full: $(VENV)/.installed-dev ## Run the tests with all cases of those of which `make test` runs a sample (an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --all-cases $(TEST_ARGS)
+
 conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/conformance --conformance-full -n 2 $(TEST_ARGS)
 
 oracles: $(VENV)/.installed-dev ## Try libraries' own models and trainers: graphs, profiles, callbacks
 	scripts/make_environment.sh $(VENV) dev,models,lightning,transformers
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/oracles tests/proxy_callbacks tests/proxy_views tests/seeds -rs $(TEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/oracles tests/proxy_callbacks tests/proxy_views tests/seeds --all-cases -rs $(TEST_ARGS)
 
 cuda: $(VENV)/.installed-dev ## Try what is promised on a CUDA device, and measure what tracing costs there (an hour)
-	CUBLAS_WORKSPACE_CONFIG=:4096:8 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cuda -rs $(TEST_ARGS)
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cuda --all-cases -rs $(TEST_ARGS)
 	$(BIN)/python benchmarks/runtime_overhead.py --device cuda $(BENCH_ARGS)
 
 compose: $(VENV)/.installed-dev ## Run 1,000 random rows of programs, plain against traced (half an hour)
 	PROXY_EXAMPLES=1000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/test_compositions.py $(TEST_ARGS)
 
 truth: $(VENV)/.installed-dev ## Compare the traces of 200 random programs with what is counted independently
-	PROXY_TRUTH_EXAMPLES=200 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/truth $(TEST_ARGS)
+	PROXY_TRUTH_EXAMPLES=200 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/proxy_wrapper/truth --all-cases $(TEST_ARGS)
 
 soundness: $(VENV)/.installed-dev ## Judge the analysis by 2,000 random programs (a quarter of an hour)
 	INSTRUMENT_PROGRAMS=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/instrumentor/test_soundness.py -rA

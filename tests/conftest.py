@@ -1,7 +1,8 @@
-"""Skips what needs a device or a browser that is not there, and opens pages in a browser."""
+"""Draws samples of long tests, skips those whose device or browser is missing, and opens pages in a browser."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -12,6 +13,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from selenium import webdriver
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-cases", action="store_true", help="run all cases of the tests marked `sample`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not in the sample of its test; pytest says how many cases were deselected."""
+    if config.getoption("--all-cases"):
+        return
+    families: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") is not None:
+            families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for cases in families.values():
+        marker = cases[0].get_closest_marker("sample")
+        assert marker is not None
+        left_out.update(sorted(cases, key=_draw)[marker.args[0] :])
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _draw(item: pytest.Item) -> str:
+    """A number that decides about the order of the cases, the same in every process."""
+    return hashlib.sha256(item.nodeid.encode()).hexdigest()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -22,9 +22,10 @@ SUITE = Path(__file__).parent / "suite"
     reason="this version of PyTorch has no devices that are written in Python",
 )
 @pytest.mark.parametrize("file", sorted(path.name for path in SUITE.glob("check_*.py")))
-def test_suite(file: str) -> None:
+def test_suite(file: str, request: pytest.FixtureRequest) -> None:
+    all_cases = ["--all-cases"] if request.config.getoption("--all-cases") else []
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(SUITE / file), "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", str(SUITE / file), "-p", "no:cacheprovider", *all_cases],
         cwd=SUITE.parents[2],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

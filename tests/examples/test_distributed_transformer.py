@@ -59,6 +59,7 @@ def instrumented() -> bytes:
     return instrument_source(SOURCE, Settings(), source_name=NAME).instrumented
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "options",
     [

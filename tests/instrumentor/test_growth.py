@@ -184,12 +184,14 @@ SHAPES = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("write", "size"), SHAPES)
 def test_twice_as_much_takes_less_than_three_times_as_long(write: Callable[[int], str], size: int) -> None:
     work(write(1))  # what is looked up once for all scripts
     assert work(write(2 * size)) < 3 * work(write(size))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("write", "size"), SHAPES[3:])
 def test_four_times_as_much_takes_less_than_eight_times_the_room(write: Callable[[int], str], size: int) -> None:
     """Four times, and a little for what a larger map is deep; sixteen times if each statement kept all before it."""

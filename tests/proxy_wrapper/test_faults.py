@@ -110,6 +110,7 @@ class Progress:
         return sum(0.0 < other < moment for other in moments)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kill_after_s", [round(random.Random(seed).uniform(0.05, 1.8), 2) for seed in range(8)])
 def test_a_killed_process_loses_at_most_the_last_second_and_nothing_before(kill_after_s: float, logdir: str) -> None:
     progress = Progress(200_000)
@@ -181,6 +182,7 @@ def run_script(tmp_path: Path, logdir: str, body: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("body", "code", "reason", "error"),
     [

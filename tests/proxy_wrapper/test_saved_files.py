@@ -67,6 +67,7 @@ print(type(loaded).__name__)
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("what", SAVED)
 def test_it_loads_without_this_package(what: str, level: str, logdir: str, tmp_path: Path) -> None:
     model = Proxy.Proxy(build(), recurse=True, logdir=logdir, log_level=level)

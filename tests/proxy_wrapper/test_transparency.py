@@ -46,6 +46,7 @@ def test_a_traced_program_gives_the_same_bits(
     assert "proxy_wrapper" not in capfd.readouterr().err
 
 
+@pytest.mark.sample(40)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_with_statistics_of_everything_the_bits_are_the_same(
@@ -64,6 +65,7 @@ SEES_DETACH_ELSEWHERE = pytest.mark.xfail(
 )
 
 
+@pytest.mark.sample(20)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "program",

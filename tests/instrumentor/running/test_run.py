@@ -50,6 +50,7 @@ def test_whatever_names_a_script_names_it_as_python_does(path: str, tmp_path: Pa
     assert with_proxies._replace(err=split_last_line(with_proxies.err)[0]) == plain
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["names and arguments", "an exception with its chain", "the stack"])
 @pytest.mark.parametrize("module", ["package.part", "package", "nowhere.part", "package.nowhere"])
 def test_a_module_does_the_same(name: str, module: str, tmp_path: Path) -> None:

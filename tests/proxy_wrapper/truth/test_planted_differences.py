@@ -21,7 +21,7 @@ from proxy_trace.open_trace import open_trace
 if TYPE_CHECKING:
     from proxy_trace.comparison.records.compare_records import RecordComparison
 
-EXAMPLES = int(os.environ.get("PROXY_TRUTH_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("PROXY_TRUTH_EXAMPLES", "5"))
 STEPS = 4
 LAYERS = 3
 WIDTH = 5

@@ -16,7 +16,7 @@ import proxy_wrapper.proxy as Proxy
 from tests.proxy_wrapper.truth.judgement import faults
 from tests.proxy_wrapper.truth.random_programs import PLANS, ProgramPlan, program_of
 
-EXAMPLES = int(os.environ.get("PROXY_TRUTH_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("PROXY_TRUTH_EXAMPLES", "10"))
 
 
 @settings(
