@@ -5,6 +5,7 @@
 | targets of a causal language model that are the tokens that it reads | target-shift-wrong |
 | targets of a language model that are the tokens after the next ones | target-shift-wrong |
 | targets that end with the embedding's padding token, which the loss does not ignore | padding-in-loss |
+| labels of the padding tokens that the model reads, which the loss does not ignore | padding-in-loss |
 | targets of a language model that are the next tokens, which its attention sees | causal-mask-missing |
 | a mask that leaves only the padding | attention-mask-inverted |
 | binary targets such as -1 or 2; targets such as 0 instead of 1 and -1 | labels-of-other-set |
@@ -47,9 +48,10 @@ PADDING: Final = Rule(
     WARNING,
     "Losses that count padding",
     "The embedding of a model has a `padding_idx`. Some target sequences of a cross entropy end with at least two of "
-    "these tokens, and neither `ignore_index` nor class weights exclude them. The longer the padding, the less the "
-    "other tokens count.",
-    "Set `ignore_index` of the loss to the padding index.",
+    "these tokens, and neither `ignore_index` nor class weights exclude them. Or the targets are one label for each "
+    "token that the model reads, and all padding tokens have the same label, which is not `ignore_index`. "
+    "The longer the padding, the less the other tokens count.",
+    "Set `ignore_index` of the loss to the padding index, and give padding that label.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/DaoyuanLi2816/Molecule-Generator/pull/20",
@@ -176,6 +178,8 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
         return None if has_recurrent else (CAUSAL, "attention", "tokens see the later ones that they should predict")
     if event.what == "padding-targets":
         return PADDING, "loss", f"{first:,.0f} of the first {last:,.0f} targets are padding"
+    if event.what == "padding-labels":
+        return PADDING, "loss", f"{first:,.0f} of the first {last:,.0f} labels are those of padding tokens"
     if event.what == "padding-attended":
         return MASK, "attention", f"only token {first:.0f}, the padding, is attended to"
     if event.what == "binary-targets":

@@ -11,12 +11,12 @@ from proxy_wrapper.loss_graph.nodes import (
     MATRIX_PRODUCTS,
     SCALED,
     TRANSPOSED,
-    index_from,
     node_before,
     shape_of,
     view_shapes,
 )
 from proxy_wrapper.loss_graph.pattern import Pattern
+from proxy_wrapper.loss_graph.saved_tensors import saved_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,9 @@ _FEWEST_DIMENSIONS: Final = 3
 def softmaxes(graph: LossGraph) -> Iterator[Pattern]:
     """Every softmax, with its dimension."""
     for node in graph.named(("SoftmaxBackward0",)):
-        dim, shape = getattr(node, "_saved_dim", None), shape_of(node)
-        if type(dim) is int and shape:
-            yield Pattern("softmax", shape, dim=index_from(dim, len(shape)))
+        dim, shape = saved_number(node, "dim"), shape_of(node)
+        if dim is not None and shape:
+            yield Pattern("softmax", shape, dim=dim % len(shape))
 
 
 def classes_in_views(graph: LossGraph) -> Iterator[Pattern]:

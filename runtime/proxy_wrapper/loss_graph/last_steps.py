@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_wrapper.loss_graph.nodes import index_from, inputs_of, only_node_before
+from proxy_wrapper.loss_graph.nodes import inputs_of, only_node_before
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.saved_tensors import saved_number
 from proxy_wrapper.loss_graph.tokens import tokens_of
@@ -36,7 +36,7 @@ def _of_last_step(node: Any, tokens: Sequence[Tokens]) -> Iterator[Pattern]:
     if dim not in (0, 1) or index is None or len(sizes) != len(("batch", "steps", "features")):
         return
     length = sizes[dim]
-    if index_from(index, length) != length - 1 or not _is_recurrent(only_node_before(node), length):
+    if index not in (length - 1, -1) or not _is_recurrent(only_node_before(node), length):
         return
     if len(tokens) != 1 or sizes[0] == sizes[1] or tokens[0].padding < 0:
         return

@@ -116,8 +116,3 @@ def view_shapes(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         return None
     before, after = getattr(node, "_saved_self_sym_sizes", ()), shape_of(node)
     return (tuple(before), after) if before and after and all(type(size) is int for size in before) else None
-
-
-def index_from(saved: int, length: int) -> int:
-    """A dimension or an index that a node has saved, as a number from 0: negative ones are saved modulo 2**64."""
-    return (saved - (1 << 64) if saved >= 1 << 63 else saved) % max(1, length)

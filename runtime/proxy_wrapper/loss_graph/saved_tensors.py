@@ -36,6 +36,8 @@ def saved_tensor(node: Any, name: str) -> torch.Tensor | None:
 
 
 def saved_number(node: Any, name: str) -> int | None:
-    """An int or bool that a node has saved, as an int; None if there is none."""
+    """An int or bool that a node has saved, as an int; None if there is none. Nodes give -1 as 2**64 - 1."""
     found: Any = getattr(node, f"_saved_{name}", None)
-    return int(found) if type(found) in (int, bool) else None
+    if type(found) not in (int, bool):
+        return None
+    return int(found) - (1 << 64) if found >= 1 << 63 else int(found)

@@ -54,6 +54,25 @@ def padding_in(targets: Rows, padding: int) -> Padding | None:
     return Padding(sum(ends), sum(map(len, targets))) if is_any else None
 
 
+def labels_of_padding(tokens: Rows, labels: Rows, padding: int, ignored: int) -> Padding | None:
+    """The padding in sequences of which each token has a label, if the padding has one too; else None.
+
+    The same label must stand at all padding, and not be the ignored one. There must be several padding tokens, and the
+    other tokens must have several different labels.
+
+    Args:
+        tokens: the input of the model.
+        labels: one label for each token.
+        padding: the padding token.
+        ignored: the label that the loss ignores.
+    """
+    pairs = [pair for row, given in zip(tokens, labels, strict=True) for pair in zip(row, given, strict=True)]
+    of_padding = [label for token, label in pairs if token == padding]
+    others = {label for token, label in pairs if token != padding} - {ignored}
+    is_labeled = len(set(of_padding)) == 1 and ignored not in of_padding and len(of_padding) > 1 and len(others) > 1
+    return Padding(len(of_padding), len(pairs)) if is_labeled else None
+
+
 def only_padding_attended(tokens: Rows, attended: Sequence[Sequence[bool]]) -> int | None:
     """The padding token, if it is the only token that an attention does not mask; else None.
 

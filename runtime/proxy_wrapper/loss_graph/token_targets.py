@@ -8,7 +8,7 @@ from proxy_wrapper.loss_graph.attentions import attentions_of, sees_later
 from proxy_wrapper.loss_graph.nodes import node_before, shape_of
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.saved_tensors import saved_number, saved_tensor
-from proxy_wrapper.loss_graph.token_rows import NEXT, padding_in, shift_of
+from proxy_wrapper.loss_graph.token_rows import NEXT, labels_of_padding, padding_in, shift_of
 from proxy_wrapper.loss_graph.tokens import MOST_TOKENS, Tokens, tokens_of
 from proxy_wrapper.values.torch_functions import narrow, numel, reshape, tolist
 
@@ -47,6 +47,9 @@ def _faults(node: Any, tokens: Sequence[Tokens], attentions: Sequence[Any]) -> I
     if targets is None or ignored is None or len(shape) < 2:
         return
     known = _different([each for each in tokens if each.vocabulary == shape[1]])
+    is_reduced = saved_number(node, "reduction") in (_MEAN, _SUM) and saved_tensor(node, "weight") is None
+    if is_reduced and not known:
+        yield from _labeled_padding(targets, ignored, tokens)
     if not known or numel(targets) < 2:
         return
     shifts = [_first_shift(each.indices, targets, ignored) for each in known]
@@ -61,14 +64,26 @@ def _faults(node: Any, tokens: Sequence[Tokens], attentions: Sequence[Any]) -> I
             yield Pattern("token-targets", size, shift, (float(False in order), float(len(known) - 1)))
         elif True in order and False not in order and _are_of_one_text(tokens):
             yield Pattern(SEEN, size, shift)
-    is_reduced = saved_number(node, "reduction") in (_MEAN, _SUM)
-    if text.padding < 0 or text.padding == ignored or not is_reduced or saved_tensor(node, "weight") is not None:
+    if text.padding < 0 or text.padding == ignored or not is_reduced:
         return
     for _, wanted in _aligned(text.indices, targets):
         padding = padding_in(wanted, text.padding)
         if padding is not None:
             yield Pattern("padding-targets", size, values=(float(padding.padded), float(padding.whole)))
             break
+
+
+def _labeled_padding(targets: torch.Tensor, ignored: int, tokens: Sequence[Tokens]) -> Iterator[Pattern]:
+    """The labels of padding tokens, in targets with one label for each token that the model reads."""
+    texts = [each for each in _different(tokens) if each.padding >= 0 and numel(each.indices) == numel(targets)]
+    if len(texts) != 1 or numel(targets) > MOST_TOKENS:
+        return
+    indices, _, index = texts[0]
+    labels = tolist(reshape(targets, tuple(indices.shape)))
+    padding = labels_of_padding(tolist(indices), labels, index, ignored)
+    if padding is not None:
+        values = (float(padding.padded), float(padding.whole))
+        yield Pattern("padding-labels", tuple(indices.shape), values=values)
 
 
 def _first_shift(indices: torch.Tensor, targets: torch.Tensor, ignored: int) -> int | None:

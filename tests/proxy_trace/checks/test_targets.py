@@ -200,6 +200,39 @@ def test_padding_in_targets(settings: dict[str, Any], padding: int | None, codes
     assert judged(model, lambda model: next_tokens(model, rows[:, :-1], rows[:, 1:], **settings), tmp_path) == codes
 
 
+def tag_tokens(rows: torch.Tensor, labels: torch.Tensor, tmp_path: Path, **settings: Any) -> list[str]:
+    """The codes of a model that gives each token one of three labels."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(TOKENS, 8, padding_idx=PAD), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    wanted = labels.reshape(-1)
+    return judged(model, lambda model: F.cross_entropy(model(rows).flatten(0, 1), wanted, **settings), tmp_path)
+
+
+def labels_of(rows: torch.Tensor, of_padding: int) -> torch.Tensor:
+    return (rows % 3).masked_fill(rows == PAD, of_padding)
+
+
+@pytest.mark.parametrize("rows", [padded(), padded().flip(1)], ids=["at the end", "at the start"])
+def test_labels_of_padding(rows: torch.Tensor, tmp_path: Path) -> None:
+    assert tag_tokens(rows, labels_of(rows, 1), tmp_path) == ["padding-in-loss"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "settings"),
+    [
+        pytest.param(padded(), labels_of(padded(), -100), {}, id="they are ignored"),
+        pytest.param(padded(), labels_of(padded(), 2), {"ignore_index": 2}, id="another label is ignored"),
+        pytest.param(padded(), labels_of(padded(), 2), {"weight": torch.tensor([1.0, 1, 0])}, id="they have no weight"),
+        pytest.param(padded(), labels_of(tokens(), 2), {}, id="they differ"),
+        pytest.param(tokens(), labels_of(tokens(), 2), {}, id="there is no padding"),
+    ],
+)
+def test_labels_of_padding_that_are_right(
+    rows: torch.Tensor, labels: torch.Tensor, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert tag_tokens(rows, labels, tmp_path, **settings) == []
+
+
 @pytest.mark.parametrize("kind", ["function", "by hand", "module", "layer"])
 @pytest.mark.parametrize(("is_right", "codes"), [(True, []), (False, ["attention-mask-inverted"])])
 def test_a_mask_that_is_inverted(is_right: bool, codes: list[str], kind: str, tmp_path: Path) -> None:
