@@ -27,8 +27,9 @@ TRAINED_IN_EVALUATION: Final = Rule(
     WARNING,
     "Models trained in evaluation mode",
     "A model with dropout or batch norm made steps in training mode and, from some step on, all further steps (at "
-    "least two) in evaluation mode. A model that is in evaluation mode from the start may be so on purpose, as in "
-    "fine-tuning with fixed statistics, and is not reported.",
+    "least two) in evaluation mode. Or it made all steps in evaluation mode, and the running statistics of its batch "
+    "norms are still those of a new layer: means of 0 and variances of 1. A model that is in evaluation mode from the "
+    "start with other statistics may be so on purpose, as in fine-tuning, and is not reported.",
     "Call `model.train()` after each validation, or at the top of each epoch.",
     "show {run} --kind call_module,optimizer_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval",),
@@ -49,6 +50,8 @@ EVALUATED_IN_TRAINING: Final = Rule(
 
 _CHANGES_WITH_MODE: Final = re.compile(r"(Sync)?BatchNorm|.*Dropout|InstanceNorm|RReLU|DropPath|StochasticDepth")
 """Prefixes of type names of modules that depend on the mode."""
+_NEW: Final = {"running_mean": 0.0, "running_var": 1.0}
+"""The running statistics of a batch norm that has not been called in training mode."""
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -62,7 +65,8 @@ def _look(evidence: Evidence) -> Sight:
             if root is None:
                 continue
             is_any_told = True
-            if not _is_left_in_evaluation(mode, of_process.training.roots.get(root_id)):
+            is_never_normalised = _is_never_in_training(mode) and _has_new_statistics(root, of_process, tree)
+            if not is_never_normalised and not _is_left_in_evaluation(mode, of_process.training.roots.get(root_id)):
                 continue
             changing = _changing(root, tree)
             if changing:
@@ -70,6 +74,7 @@ def _look(evidence: Evidence) -> Sight:
                     f"{mode.evaluation:,} steps in evaluation mode, {mode.training:,} in training mode before",
                     f"which changes {', '.join(changing)}",
                 ]
+                numbers += ["its batch norms still have means of 0 and variances of 1"] * is_never_normalised
                 reason = "in evaluation mode when it was called before a step"
                 finding = TRAINED_IN_EVALUATION.finding(
                     root.name, reason, [process.rank], step=mode.first_evaluation, place=mode.place, evidence=numbers
@@ -109,6 +114,27 @@ def _is_left_in_evaluation(mode: ModeSummary, root: RootSummary | None) -> bool:
         return True
     is_evaluated = root is not None and root.evaluated_calls > mode.evaluation
     return is_evaluated and mode.evaluation > mode.training
+
+
+def _is_never_in_training(mode: ModeSummary) -> bool:
+    return not mode.training and mode.evaluation >= 2
+
+
+def _has_new_statistics(root: ModuleSummary, of_process: ProcessEvidence, tree: ModuleTree) -> bool:
+    """Whether all running statistics below a root, of which there are some, have always been those of a new layer."""
+    buffers = {
+        each.name: each
+        for each in of_process.process.tensors
+        if each.is_buffer and not each.removed and tree.root_of(each.module) == root.id
+    }
+    own = [(each, _NEW[name]) for each in buffers.values() if (name := each.name.rpartition(".")[2]) in _NEW]
+    return bool(own) and all(
+        each.first is not None
+        and each.first.minimum == each.first.maximum == value
+        and not each.update_count
+        and not each.has_changed
+        for each, value in own
+    )
 
 
 def _is_evaluated_in_training(

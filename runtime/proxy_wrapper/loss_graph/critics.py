@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.loss_graph.arithmetic import SQUARES, squared
 from proxy_wrapper.loss_graph.nodes import (
@@ -24,7 +24,7 @@ from proxy_wrapper.loss_graph.nodes import (
 from proxy_wrapper.loss_graph.pattern import Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from proxy_wrapper.loss_graph.graph import LossGraph
 
@@ -39,46 +39,66 @@ _FOLLOWED: Final = (
 )
 _CHOICES: Final = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackward0"})
 _LOG_PROBABILITIES: Final = frozenset({"LogsumexpBackward0", LOG_SOFTMAX})
+_DIFFERENCES_AND_SUMS: Final = SUMS | {DIFFERENCE, "RsubBackward1"}
+_LINEAR: Final = _DIFFERENCES_AND_SUMS | TOTALS | MEANS | {_NEGATED, "StackBackward0", "CatBackward0"}
+_MOST_TERMS: Final = 1024
 _FARTHEST: Final = 12
-"""The most nodes that are followed along one path of a formula."""
+"""The most nodes between a product and the log-probability in it."""
+
+
+class _Terms(NamedTuple):
+    """The terms of a sum that have a gradient, and whether it has others."""
+
+    values: frozenset[Output]
+    has_constants: bool
 
 
 def errors_not_detached(graph: LossGraph) -> Iterator[Pattern]:
-    """The first error in a critic's loss that also weights log-probabilities without being detached."""
+    """The first error of a critic that is trained on it, and that weights log-probabilities without being detached.
+
+    An error is a sum of values of the critic and of numbers without a gradient, such as rewards. The loss of the critic
+    has some of the same values.
+    """
     for node in graph.named((PRODUCT,)):
         inputs = inputs_of(node)
         if len(inputs) != 2 or inputs[0] == inputs[1]:
             continue
         for policy, weight in (inputs, inputs[::-1]):
-            error = _error(weight)
-            if error is None or not _is_log_probability(policy):
+            terms = _terms(weight)
+            if not terms.has_constants or not _is_log_probability(policy):
                 continue
-            predicted = behind(inputs_of(error.node)[-1], SAME_ROWS)
-            if any(_is_loss_of(each, error, predicted) for each in graph.named({*_ERRORS, *SQUARES})):
-                yield Pattern(ERROR, shape_of(error.node))
+            losses = graph.named({*_ERRORS, *SQUARES})
+            if any(not terms.values.isdisjoint(_terms(value).values) for each in losses for value in _compared(each)):
+                yield Pattern(ERROR, shape_of(node))
                 return
 
 
-def _error(weight: Output) -> Output | None:
-    """The difference that a weight was computed from, standardised or not; None if there is none."""
-    for _ in range(_FARTHEST):
-        weight = behind(weight, SAME_ROWS)
-        name, first, second = weight.node.name(), input_at(weight.node, 0), input_at(weight.node, 1)
-        is_standardised = name == QUOTIENT and second is not None
-        if first is not None and (name == _NEGATED or is_standardised):
-            weight = first
-        elif name == DIFFERENCE:
-            is_centred = first is not None and second is not None and _is_mean_of(second, first)
-            if not is_centred:
-                return weight
-            weight = first if first is not None else weight
+def _terms(value: Output) -> _Terms:
+    """The terms of a sum, whatever their factors and shapes; none if there are too many."""
+    values: set[Output] = set()
+    has_constants = False
+    pending = [value]
+    for each in pending:
+        if len(pending) > _MOST_TERMS:
+            return _Terms(frozenset(), has_constants=False)
+        term = behind(each, SAME_ROWS)
+        name, inputs = term.node.name(), inputs_of(term.node)
+        if name in _LINEAR or (name in SCALED and len(inputs) == 1):
+            has_constants |= name in _DIFFERENCES_AND_SUMS and len(inputs) < len(term.node.next_functions)
+            pending += inputs
+        elif name == QUOTIENT and input_at(term.node, 0) is not None:  # Standardised.
+            pending += inputs[:1]
         else:
-            return None
-    return None
+            values.add(term)
+    return _Terms(frozenset(values), has_constants)
 
 
-def _is_mean_of(mean: Output, of: Output) -> bool:
-    return mean.node.name() in MEANS and input_at(mean.node, 0) == of
+def _compared(node: Any) -> Sequence[Output]:
+    """The values whose distance a loss computes; () for other nodes."""
+    if node.name() in _ERRORS:
+        return inputs_of(node)
+    value = squared(node)
+    return () if value is None else (value,)
 
 
 def _is_log_probability(value: Output) -> bool:
@@ -109,18 +129,3 @@ def _is_of_probabilities(value: Output) -> bool:
     found = behind(value, _CLAMPED).node
     inputs = inputs_of(found)
     return found.name() == _SOFTMAX or (found.name() == QUOTIENT and bool(inputs) and inputs[0].node.name() == _SOFTMAX)
-
-
-def _is_loss_of(node: Any, error: Output, predicted: Output) -> bool:
-    """Whether a node computes a loss from an error, or from the prediction in it."""
-    if node.name() in _ERRORS:
-        return any(behind(each, SAME_ROWS) in (error, predicted) for each in inputs_of(node))
-    value = squared(node)
-    if value is None:
-        return False
-    value = behind(value, SAME_ROWS)
-    if value == error:
-        return True
-    inputs = inputs_of(value.node)
-    is_error = value.node.name() == DIFFERENCE and len(inputs) == 1
-    return is_error and behind(inputs[0], SAME_ROWS) == predicted

@@ -171,9 +171,32 @@ def actor_critic(log_probabilities: Loss, *, is_detached: bool, critic: Loss, is
     return loss
 
 
+def generalised(*, is_detached: bool) -> Loss:
+    """The loss of an actor and a critic with generalised advantage estimation, step by step."""
+
+    def loss(out: torch.Tensor) -> torch.Tensor:
+        values = list(out[:, 3])
+        given = [value.detach() for value in values] if is_detached else values
+        advantages: list[torch.Tensor] = []
+        advantage, following = torch.zeros(()), torch.zeros(())
+        for reward, value in zip(reversed(RETURNS), reversed(given), strict=True):
+            advantage = reward + 0.9 * following - value + 0.8 * advantage
+            following = value
+            advantages.insert(0, advantage)
+        weights, stacked = torch.stack(advantages), torch.stack(values)
+        wanted = weights.detach() + stacked.detach()
+        return -(gathered(out) * weights).mean() + 0.5 * (wanted - stacked).pow(2).mean()
+
+    return loss
+
+
 @pytest.mark.parametrize(
     ("loss", "is_told"),
     [
+        pytest.param(generalised(is_detached=False), True, id="generalised-not detached"),
+        pytest.param(generalised(is_detached=True), False, id="generalised-detached"),
+    ]
+    + [
         pytest.param(
             actor_critic(log, is_detached=is_detached, critic=critic, is_standardised=is_standardised),
             not is_detached,

@@ -54,6 +54,33 @@ def test_steps_in_evaluation_mode_after_those_in_training_mode_are_told(
     assert said(path, "modes")[0] == ("finding" if is_told else "passed")
 
 
+BATCH_NORM = events.Module(2, "model.norm", "BatchNorm1d", 1, 1)
+
+
+def statistics(mean: float, variance: float) -> list[events.Event]:
+    """The running statistics of a batch norm."""
+    values = {"running_mean": (8, mean), "running_var": (9, variance)}
+    return [
+        events.Buffer(number, f"model.norm.{name}", 2, "float32[4]", statistics=events.Statistics(value, value))
+        for name, (number, value) in values.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("modes", "given", "is_told"),
+    [
+        pytest.param("veeee", statistics(0, 1), True, id="new statistics"),
+        pytest.param("veeee", statistics(0.1, 1.2), False, id="loaded statistics"),
+        pytest.param("ve", statistics(0, 1), False, id="a single step"),
+    ],
+)
+def test_a_new_batch_norm_that_is_never_in_training_mode_is_told(
+    tmp_path: Path, write_trace: WriteTrace, modes: str, given: list[events.Event], is_told: bool
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, BATCH_NORM, weight(), *given, SGD, *run(modes))
+    assert [each.code for each in find(path) if each.code != "untrained"] == ["trained-in-evaluation-mode"] * is_told
+
+
 def test_a_model_that_the_mode_does_not_change_may_be_in_either(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, LINEAR, weight(), SGD, *run("ttvee"))
     assert said(path, "modes") == ("passed", [])
