@@ -506,7 +506,8 @@ class Optimizer(Happening, frozen=True, gc=False):
     A new one is recorded when the next backward pass begins, or else at its first step. The first record has all
     `groups`. Later ones have only the groups that changed, at `indices`. Their `settings` has only the changed ones,
     and `tensors` and `others` are present only if changed. `made` is the location where the optimizer was created, if
-    known.
+    known. `clears`, in the first record, is the location of the only line that calls `zero_grad` in the function that
+    begins the backward pass or steps, if there is exactly one.
     """
 
     id: Count = 0
@@ -514,6 +515,7 @@ class Optimizer(Happening, frozen=True, gc=False):
     groups: Sequence[ParameterGroup] = ()
     indices: Sequence[Count] = ()
     made: Count = 0
+    clears: Count = 0
 
 
 class OptimizerStep(Happening, frozen=True, gc=False):

@@ -137,7 +137,8 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
     if _is_most(optimizer.dropped, steps - 1) and _has_scaled_loss(optimizer, of_process):
         reason = "gradients of all passes but the last were cleared before a step could use them"
         found = [f"in {optimizer.dropped:,} of {steps:,} steps"]
-        return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=optimizer.place, evidence=found)
+        place = optimizer.clears or optimizer.place
+        return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=place, evidence=found)
     if _is_end_dropped(optimizer, of_process):
         reason = "gradients of the last accumulated passes were cleared before a step could use them"
         found = [f"before {optimizer.dropped:,} of {steps:,} steps"]
@@ -148,15 +149,15 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
     numbers = [f"{starved:,} of {steps:,} steps found none"]
     rank, concerns = [of_process.process.rank], _root_names(optimizer, of_process, tree)
     first = optimizer.first_starved
+    place = optimizer.place
     if _is_most(optimizer.idle, starved):
         rule, reason = IDLE, "there was no backward pass before its steps"
     elif _is_most(optimizer.cleared, starved):
         rule, reason = CLEARED, "its steps found no gradients, although backward passes had computed some"
+        place = optimizer.clears or place
     else:
         return _of_loss(optimizer, of_process, concerns)
-    return rule.finding(
-        optimizer.name, reason, rank, step=first, place=optimizer.place, evidence=numbers, concerns=concerns
-    )
+    return rule.finding(optimizer.name, reason, rank, step=first, place=place, evidence=numbers, concerns=concerns)
 
 
 def _is_end_dropped(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:

@@ -70,6 +70,7 @@ class OptimizerSummary(msgspec.Struct):
         name: its class.
         place: where it steps, as "file:line"; where it was created, if it never stepped.
         made: where it was created, likewise; "" if unknown.
+        clears: the only line that calls `zero_grad` where it is trained; "" if unknown.
         groups: its parameter groups.
         steps: the number of its recorded steps.
         starved: how many of these found no gradient, or only zeros.
@@ -97,6 +98,7 @@ class OptimizerSummary(msgspec.Struct):
     name: str = ""
     place: str = ""
     made: str = ""
+    clears: str = ""
     groups: list[GroupSummary] = []
     steps: int = 0
     starved: int = 0
@@ -539,6 +541,8 @@ class TrainingCollector:
             known = self._optimizers[event.id] = OptimizerSummary(event.optimizer, self._place(event), groups=[])
         if event.made:
             known.made = self._names.place(event.made)
+        if event.clears:
+            known.clears = self._names.place(event.clears)
         for index, changed in zip(event.indices, event.groups, strict=False):
             if index >= _MOST:
                 continue

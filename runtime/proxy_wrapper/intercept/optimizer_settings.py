@@ -9,6 +9,8 @@ from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import attribute_assigned, key_assigned
+from proxy_wrapper.places.called_functions import Body
+from proxy_wrapper.places.named_lines import call_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -170,10 +172,16 @@ class OptimizerSettings:
                 moved = {name: value for name, value in settings.items() if before.settings.get(name, _NEW) != value}
                 changed[index] = ParameterGroup(moved)
         if changed:
-            made = known.made if is_first else 0
-            self._emit(known.id, made, type(optimizer).__name__, changed, location, now_us)
+            made, clears = (known.made, self._line_of_clearing()) if is_first else (0, 0)
+            self._emit(known.id, made, clears, type(optimizer).__name__, changed, location, now_us)
         self._look_for_misplaced(optimizer, known, location, now_us)
         return known.id
+
+    def _line_of_clearing(self) -> int:
+        """The location of the only line that calls `zero_grad` in the innermost function of the program; else 0."""
+        locator = self._tracer.locator
+        frame = locator.user_frame()
+        return 0 if frame is None else locator.line(call_line([Body(frame.f_code, frame.f_globals)], "zero_grad"))
 
     def _look_for_misplaced(self, optimizer: torch.optim.Optimizer, known: _Known, location: int, now_us: int) -> None:
         """Report each name under which a learning rate is set that the optimizer does not read, once.
@@ -214,7 +222,14 @@ class OptimizerSettings:
         return ParameterGroup(settings, tensors, len(identities) - len(tensors))
 
     def _emit(
-        self, number: int, made: int, name: str, changed: Mapping[int, ParameterGroup], location: int, now_us: int
+        self,
+        number: int,
+        made: int,
+        clears: int,
+        name: str,
+        changed: Mapping[int, ParameterGroup],
+        location: int,
+        now_us: int,
     ) -> None:
         tracer = self._tracer
         thread = tracer.thread
@@ -230,8 +245,9 @@ class OptimizerSettings:
             tuple(changed.values()),
             tuple(changed),
             made,
+            clears,
         )
-        tracer.broadcast(event, location, level=INFO, also=(made,))
+        tracer.broadcast(event, location, level=INFO, also=(made, clears))
 
 
 def _are_different_numbers(one: object, other: object) -> bool:

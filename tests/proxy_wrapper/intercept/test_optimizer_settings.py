@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Optimizer, OptimizerStep, Parameter
+from proxy_wrapper.events import Location, Optimizer, OptimizerStep, Parameter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +118,13 @@ def test_a_parameter_that_is_replaced_counts_among_the_others(logdir: str, seen:
         [(2, 0)],
         [(1, 1)],
     ]
+
+
+def test_the_only_line_that_clears_gradients_is_known(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step(model, optimizer)
+
+    (event,) = told(seen)
+    lines = {each.id: each.line for each in seen.events if isinstance(each, Location)}
+    assert lines[event.clears] == step.__code__.co_firstlineno + 1
