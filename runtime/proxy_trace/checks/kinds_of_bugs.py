@@ -764,6 +764,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "The last activation of a regression cannot reach its targets, such as a ReLU for negative ones.",
+        "targets-out-of-range",
+        (
+            "https://github.com/mikesj-public/convolutional_autoencoder/pull/9",
+            "https://github.com/tsinghua-rll/VoxelNet-tensorflow/issues/10",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A softmax is trained on samples with any number of labels.",
         "multi-hot-in-softmax",
         ("https://github.com/hypnopump/rgn2-replica/pull/12",),

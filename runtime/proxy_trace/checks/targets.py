@@ -9,6 +9,7 @@
 | targets of a language model that are the next tokens, which its attention sees | causal-mask-missing |
 | a mask that leaves only the padding | attention-mask-inverted |
 | binary targets such as -1 or 2; targets such as 0 instead of 1 and -1 | labels-of-other-set |
+| a tenth of the targets of a regression lie where the last activation cannot go | targets-out-of-range |
 | targets of a cross entropy with several classes in some rows and none in others | multi-hot-in-softmax |
 | the last step of a recurrent layer's output for padded sequences | last-step-is-padding |
 
@@ -117,6 +118,21 @@ MULTI_HOT: Final = Rule(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",
     ),
 )
+RANGE: Final = Rule(
+    "targets-out-of-range",
+    WARNING,
+    "Targets that the last activation cannot reach",
+    "A tenth or more of the targets of `mse_loss`, `smooth_l1_loss` or `huber_loss` lie outside the range of the "
+    "activation behind the last layer: below 0 for ReLU and softplus, outside 0 to 1 for sigmoid, outside -1 to 1 for "
+    "tanh. The model cannot predict them. If a ReLU is at 0, it gets no gradient either.",
+    "Remove the activation behind the last layer, or scale the targets into its range.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/mikesj-public/convolutional_autoencoder/pull/9",
+        "https://github.com/tsinghua-rll/VoxelNet-tensorflow/issues/10",
+    ),
+    explains=("dead-units",),
+)
 LAST_STEP: Final = Rule(
     "last-step-is-padding",
     WARNING,
@@ -190,6 +206,11 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
         none = event.values[1]
         reason = f"of {last:,.0f} target rows, {first:,.0f} have several ones and {none:,.0f} have none"
         return MULTI_HOT, "loss", reason
+    if event.what == "targets-out-of-range" and len(event.values) > 2:
+        lowest, *highest = event.values[2:]
+        bounds = f"from {lowest:g} to {highest[0]:g}" if highest else f"from {lowest:g} on"
+        reason = f"{first:,.0f} of {event.values[1]:,.0f} targets are no possible outputs, which are {bounds}"
+        return RANGE, "loss", reason
     if event.what == "last-step-padding":
         return LAST_STEP, "model", f"it takes the last step, which is padding in {first:,.0f} of {last:,.0f} sequences"
     return None
@@ -234,5 +255,5 @@ CHECK: Final = Check(
     "targets",
     "targets and masks look as intended",
     _look,
-    (SHIFT, PADDING, MASK, CAUSAL, LABELS, MULTI_HOT, LAST_STEP),
+    (SHIFT, PADDING, MASK, CAUSAL, LABELS, RANGE, MULTI_HOT, LAST_STEP),
 )

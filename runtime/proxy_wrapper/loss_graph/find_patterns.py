@@ -11,6 +11,7 @@ from proxy_wrapper.loss_graph.draws import draws_without_gradient
 from proxy_wrapper.loss_graph.last_steps import last_steps
 from proxy_wrapper.loss_graph.linear_layers import linear_layers
 from proxy_wrapper.loss_graph.norms import norms_of_batches
+from proxy_wrapper.loss_graph.output_ranges import targets_out_of_range
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
 from proxy_wrapper.loss_graph.targets import binary_targets, multi_hot_targets, pair_targets, sign_targets
 from proxy_wrapper.loss_graph.token_targets import token_targets
@@ -27,7 +28,7 @@ _BY_STRUCTURE: Final = (
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
-    *(norms_of_batches, scales_that_are_variances, errors_not_detached),
+    *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
 )
 """The finders that read what nodes have saved for the backward pass.
 

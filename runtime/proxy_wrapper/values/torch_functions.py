@@ -25,6 +25,7 @@ get_num_threads: Final = torch.get_num_threads
 foreach_norm: Final = _functions._foreach_norm
 isfinite: Final = _functions.isfinite
 is_greater: Final = _functions.gt
+is_less: Final = _functions.lt
 is_equal: Final = _functions.equal
 concatenate: Final = _functions.cat
 frombuffer: Final = _functions.frombuffer

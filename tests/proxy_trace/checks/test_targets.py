@@ -265,6 +265,37 @@ def test_labels_of_another_set(loss: Callable[[torch.Tensor], torch.Tensor], cod
     assert judged(nn.Linear(5, 3), lambda model: loss(model(x)), tmp_path) == codes
 
 
+WANTED = torch.linspace(-1, 1, 12).reshape(6, 2)
+
+
+@pytest.mark.parametrize(
+    ("activation", "wanted", "codes"),
+    [
+        (torch.relu, WANTED, ["targets-out-of-range"]),
+        (torch.relu, WANTED.abs(), []),
+        (torch.relu, WANTED + 0.95, []),
+        (F.softplus, WANTED, ["targets-out-of-range"]),
+        (torch.sigmoid, WANTED, ["targets-out-of-range"]),
+        (torch.sigmoid, WANTED.abs(), []),
+        (torch.tanh, WANTED, []),
+        (torch.tanh, 2 * WANTED, ["targets-out-of-range"]),
+        (F.leaky_relu, WANTED, []),
+        (lambda out: torch.relu(out) - 1, WANTED, []),
+    ],
+)
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss])
+def test_targets_that_an_activation_cannot_reach(
+    loss: Callable[..., torch.Tensor],
+    activation: Callable[..., torch.Tensor],
+    wanted: torch.Tensor,
+    codes: list[str],
+    tmp_path: Path,
+) -> None:
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+    found = judged(nn.Linear(5, 2), lambda model: loss(activation(model(x)), wanted), tmp_path)
+    assert [code for code in found if code == "targets-out-of-range"] == codes
+
+
 def test_pairs_that_are_neither_may_be_left_out_by_hand(tmp_path: Path) -> None:
     def loss_of(model: Any) -> torch.Tensor:
         similarity = F.cosine_similarity(model(torch.ones(6, 5)), torch.randn(6, 3))
