@@ -442,6 +442,26 @@ class DiscardedResult(Happening, frozen=True, gc=False):
     made: Count = 0
 
 
+class SourcePattern(Happening, frozen=True, gc=False):
+    """A mistake that the source of the training program shows. Each file is read once.
+
+    `what` names it:
+
+    - "sizes-permuted": `made` views a tensor of the first of `names`, its sizes, as the second: the same sizes in
+      another order.
+    - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,
+      which were 0 before it and are divided after it.
+    - "shuffled-apart": the inputs and labels in `names` are shuffled by two permutations, at `other` and at `made`.
+    - "scaler-fitted-on-all": a scaler is fitted at `made` to the data in `names`, which are split at `other` into
+      training and test data.
+    """
+
+    what: str = ""
+    names: Sequence[str] = ()
+    made: Count = 0
+    other: Count = 0
+
+
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
     """Parameters that an optimizer steps, or their modules, have an attribute that looks like `requires_grad = False`.
 
@@ -856,8 +876,8 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, FreezeWithoutEffect,
-    RateWithoutEffect, StatePattern,
+    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, SourcePattern,
+    FreezeWithoutEffect, RateWithoutEffect, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,
