@@ -454,6 +454,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
     - "shuffled-apart": the inputs and labels in `names` are shuffled by two permutations, at `other` and at `made`.
     - "scaler-fitted-on-all": a scaler is fitted at `made` to the data in `names`, which are split at `other` into
       training and test data.
+    - "state-carried", and "state-carried-shuffled" if the source shows that batches are shuffled: a loop over batches,
+      at `other`, carries the state of a recurrent layer in `names` from each batch to the next, at `made`.
     """
 
     what: str = ""

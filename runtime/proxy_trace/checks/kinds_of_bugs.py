@@ -658,6 +658,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "The state of a recurrent layer is carried from batch to batch, although batches are shuffled.",
+        "hidden-state-not-reset",
+        (
+            "https://github.com/rafaljozefowicz/lm/issues/7",
+            "https://github.com/tensorflow/tensorflow/issues/40067",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A scaler is fitted to all data, before they are split into training and test data.",
         "scaler-sees-test-data",
         (

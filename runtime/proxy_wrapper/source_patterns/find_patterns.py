@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
@@ -21,4 +22,5 @@ _FINDERS: Final = (permuted_sizes, overwritten_counts, separate_shuffles, scaled
 def find_patterns(tree: ast.Module) -> list[Pattern]:
     """The patterns in a file."""
     scopes = list(scopes_of(tree))
-    return [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
+    found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
+    return found + list(carried_states(scopes))
