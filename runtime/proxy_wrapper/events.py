@@ -371,7 +371,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
 
     - "linear-linear": a linear layer whose output goes directly to another one, and nowhere else. `weights` are the ids
       of their weights, in order of execution. `values` is 1 if any linear layer in the graph follows an activation.
-    - "softmax": over dimension `dim` of a tensor of `shape`.
+    - "softmax": over dimension `dim` of a tensor of `shape`. `made` is the location of the line that computes it, if
+      `dim` is 0 and only one line of the modules' code computes a softmax over it.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
@@ -456,6 +457,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       training and test data.
     - "state-carried", and "state-carried-shuffled" if the source shows that batches are shuffled: a loop over batches,
       at `other`, carries the state of a recurrent layer in `names` from each batch to the next, at `made`.
+    - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
+      of its samples, the difference is negative, and wraps around.
     """
 
     what: str = ""

@@ -666,6 +666,15 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
+        "Numbers",
+        "Bytes of images are subtracted, and negative differences wrap around.",
+        "byte-difference-wraps",
+        (
+            "https://github.com/dwave-examples/image-segmentation/issues/10",
+            "https://github.com/waveform80/picamera/pull/263",
+        ),
+    ),
+    KindOfBug(
         "Loss and data",
         "A scaler is fitted to all data, before they are split into training and test data.",
         "scaler-sees-test-data",

@@ -4,6 +4,7 @@
 | --- | --- |
 | shuffles inputs and labels by two different permutations | labels-shuffled-apart |
 | fits a scaler to all data, and then splits these into training and test data | scaler-sees-test-data |
+| subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ APART: Final = Rule(
     "Inputs and labels that are shuffled apart",
     "In the code of the training program, inputs and their labels, by the names of the variables, are each replaced by "
     "a random permutation of themselves, or shuffled in place. Each draws a permutation of its own, nothing sets a "
-    "seed in between, and both are then passed to one call, or read with the same index. So the labels are those of "
-    "other inputs.",
+    "seed in between, and both are passed to one call, returned together, or read with the same index. So the labels "
+    "are those of other inputs.",
     "Draw one permutation for both: `order = torch.randperm(len(x))`, then `x[order]` and `y[order]`.",
     "show {run} --kind source_pattern",
     sources=("https://github.com/xudonmao/VMT/issues/1", "https://github.com/mlcommons/GaNDLF/pull/870"),
@@ -45,6 +46,20 @@ SCALER: Final = Rule(
         "https://github.com/nijamudheen/CheMLFlow/issues/9",
     ),
 )
+WRAPS: Final = Rule(
+    "byte-difference-wraps",
+    WARNING,
+    "Differences of bytes that wrap around",
+    "The `__getitem__` of a data set that a `DataLoader` reads subtracts two uint8 arrays or tensors, which are "
+    "attributes of the data set, or items of these. For some of eight samples that were looked up, a negative "
+    "difference wraps around: -1 becomes 255.",
+    "Convert before subtracting: `self.after[index].float() - self.before[index].float()`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/dwave-examples/image-segmentation/issues/10",
+        "https://github.com/waveform80/picamera/pull/263",
+    ),
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -58,8 +73,12 @@ def _look(evidence: Evidence) -> Sight | None:
             elif event.what == "scaler-fitted-on-all":
                 reason = f"a scaler is fitted to all of it, before it is split at {other}"
                 findings.append(SCALER.finding(event.names[0], reason, rank, place=place))
+            elif event.what == "unsigned-difference":
+                left, right = event.names
+                reason = "both are uint8, and negative differences wrap around"
+                findings.append(WRAPS.finding(f"{left} - {right}", reason, rank, place=place))
     return Sight(findings) if findings else None
 
 
-CHECK: Final = Check("preparation", "data were prepared rightly", _look, (APART, SCALER))
+CHECK: Final = Check("preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS))
 """Applies if the source shows that they were not."""

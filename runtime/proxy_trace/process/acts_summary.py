@@ -303,19 +303,21 @@ class ActsCollector:
 
     def pattern(self, event: events.GraphPattern) -> None:
         """Note a pattern of a graph."""
-        place = self._place(event)
+        place, made = self._place(event), self._names.place(event.made) if event.made else ""
         if len(self._patterns) < _MOST:
-            self._patterns.append(PlacedPattern(event, place, self._names.place(event.made) if event.made else ""))
+            self._patterns.append(PlacedPattern(event, place, made))
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):
-            self._count(self._softmaxes.setdefault(place, MixSummary()), tuple(event.shape), event)
+            softmax = self._softmaxes.setdefault(place, MixSummary())
+            self._count(softmax, tuple(event.shape), event)
+            softmax.made = made
         if event.what == "position-slice" and len(self._position_dims) < _MOST:
             self._position_dims[event.module] = event.dim
         is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
         if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
             view = self._views.setdefault(place, MixSummary())
             self._count(view, (event.shape[1], event.shape[0]), event)
-            view.made = self._names.place(event.made) if event.made else ""
+            view.made = made
 
     def state_pattern(self, event: events.StatePattern) -> None:
         """State has a pattern."""

@@ -1,7 +1,7 @@
 """Finds inputs and labels that are shuffled by different permutations, so that the labels are those of other inputs.
 
 Variables are taken for inputs and labels by their names, `x_train` and `y_train`, and only if the program then uses
-them together: both in one call, or both with the same index in one statement.
+them together: both in one call, both returned, or both with the same index in one statement.
 """
 
 from __future__ import annotations
@@ -120,13 +120,14 @@ def _has_seed(scope: Scope, first: int, last: int) -> bool:
 
 
 def _are_used_together(inputs: str, labels: str, scope: Scope) -> bool:
-    """Whether code uses both variables in one call, or with the same index in one statement."""
+    """Whether code passes or returns both variables together, or reads them with the same index in one statement."""
     roots = [*scope.nodes] if scope.owner is None else [*ast.walk(scope.owner)]
     for node in roots:
-        if isinstance(node, ast.Call):
-            given = {ast.unparse(each) for each in node.args}
-            if {inputs, labels} <= given:
-                return True
+        parts: list[ast.expr] = node.args if isinstance(node, ast.Call) else []
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            parts = node.value.elts
+        if {inputs, labels} <= {ast.unparse(each) for each in parts}:
+            return True
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.For, ast.While)):
             indices: dict[str, set[str]] = {inputs: set(), labels: set()}
             for each in ast.walk(node):

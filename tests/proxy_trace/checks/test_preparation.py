@@ -29,6 +29,10 @@ PLACES = (events.Location(3, "train.py", 20, "main"), events.Location(4, "train.
             events.SourcePattern(1, what="scaler-fitted-on-all", names=["raw"], made=3, other=4),
             ("scaler-sees-test-data", "raw", "a scaler is fitted to all of it, before it is split at train.py:10"),
         ),
+        (
+            events.SourcePattern(1, what="unsigned-difference", names=["after", "before"], made=3),
+            ("byte-difference-wraps", "after - before", "both are uint8, and negative differences wrap around"),
+        ),
     ],
 )
 def test_a_mistake_is_told(

@@ -15,6 +15,7 @@ USE = "\ndataset = TensorDataset(x, y)"
     [
         pytest.param("x = x[torch.randperm(n)]\ny = y[torch.randperm(n)]" + USE, id="drawn twice"),
         pytest.param("np.random.shuffle(x)\nnp.random.shuffle(y)\nfor a, b in zip(x, y): pass", id="in place"),
+        pytest.param("def f(x, y):\n    x = shuffle(x); y = shuffle(y)\n    return x, y", id="returned"),
         pytest.param("x = shuffle(x)\ny = shuffle(y)" + USE, id="by a function"),
         pytest.param(
             "rng.shuffle(train_images)\nrng.shuffle(train_labels)\nfit(train_images, train_labels)", id="names"
