@@ -457,6 +457,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       training and test data.
     - "state-carried", and "state-carried-shuffled" if the source shows that batches are shuffled: a loop over batches,
       at `other`, carries the state of a recurrent layer in `names` from each batch to the next, at `made`.
+    - "ratio-of-one": a clipped policy ratio, as written in `names`, at `made`, is 1 in each pass of the loop at
+      `other`.
     - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
       of its samples, the difference is negative, and wraps around.
     """

@@ -676,6 +676,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "The ratio of PPO compares the policy with itself, so that it is always 1 and never clipped.",
+        "ratio-to-itself",
+        (
+            "https://github.com/tensorforce/tensorforce/issues/312",
+            "https://github.com/higgsfield-ai/higgsfield/issues/20",
+            "https://github.com/AI4Finance-Foundation/ElegantRL/issues/243",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A scaler is fitted to all data, before they are split into training and test data.",
         "scaler-sees-test-data",
         (
