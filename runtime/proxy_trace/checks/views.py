@@ -85,9 +85,10 @@ PERMUTED: Final = Rule(
     WARNING,
     "Views where dimensions were to be permuted",
     "In the code of the training program, `view` or `reshape` gives a tensor of three or more dimensions its own sizes "
-    "in another order, as in `h, w, c = image.shape; image.view(c, h, w)`. This has the shape of the permuted tensor, "
-    "but moves no element, so each channel has values of all channels. Functions that swap two sizes and also pad or "
-    "concatenate are not reported: so are rows shifted against each other on purpose.",
+    "in another order, as in `h, w, c = image.shape; image.view(c, h, w)`. Or it gives an image that OpenCV or Pillow "
+    "has read the sizes (3, height, width). This has the shape of the permuted tensor, but moves no element, so each "
+    "channel has values of all channels. Functions that swap two sizes and also pad or concatenate are not reported: "
+    "so are rows shifted against each other on purpose.",
     "Permute the dimensions: `image.permute(2, 0, 1)`.",
     "show {run} --kind source_pattern",
     sources=("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),

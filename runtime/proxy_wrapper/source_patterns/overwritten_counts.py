@@ -138,9 +138,12 @@ def _has_comparison(value: ast.expr | None) -> bool:
 
 
 def _is_number_of_batches(divisor: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether a divisor is the length of what a loop iterates over, or of the data set behind it."""
+    """Whether a divisor is the length of what a loop iterates over or of the data set behind it, or counts batches."""
     iterated = loop.iter
     while isinstance(iterated, ast.Call) and last_name(iterated.func) in _WRAPPERS and iterated.args:
         iterated = iterated.args[0]
+    is_counted = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "enumerate"
+    if is_counted and isinstance(loop.target, ast.Tuple) and ast.unparse(loop.target.elts[0]) in names_in(divisor):
+        return True
     source = ast.unparse(iterated)
     return ast.unparse(divisor) in (f"len({source})", f"len({source}.dataset)")

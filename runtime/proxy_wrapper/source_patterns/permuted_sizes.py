@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PERMUTED: Final = "sizes-permuted"
 
 _VIEWS: Final = frozenset({"view", "reshape"})
-_SIZES: Final = frozenset({"shape", "size"})
+_IN_PLACE: Final = frozenset({"transpose_", "swapaxes_", "swapdims_", "t_"})
 _KEEPING: Final = frozenset(
     {"contiguous", "clone", "detach", "float", "double", "half", "to", "cpu", "cuda", "copy", "astype", "div", "type"}
 )
@@ -26,6 +26,9 @@ _KEEPING: Final = frozenset(
 _CONVERSIONS: Final = frozenset({"from_numpy", "tensor", "as_tensor", "array", "asarray", "ascontiguousarray"})
 _PADDING: Final = frozenset({"pad", "cat", "concat", "concatenate", "hstack", "new_zeros", "zeros"})
 _FEWEST: Final = 3
+_MOST_CALLS: Final = 8
+_COLOURED: Final = frozenset({"resize", "cvtColor", "flip", "GaussianBlur"})
+"""Functions of OpenCV that return an image with the channels last."""
 
 
 class _Size(NamedTuple):
@@ -40,11 +43,14 @@ class _Size(NamedTuple):
 
 def permuted_sizes(scope: Scope) -> Iterator[Pattern]:
     """The views of a scope whose sizes are all those of the tensor itself, in another order."""
-    if scope.words.isdisjoint(_VIEWS) or scope.words.isdisjoint(_SIZES):
+    if scope.words.isdisjoint(_VIEWS) or not scope.words.isdisjoint(_IN_PLACE):
         return
     unpacked = _unpacked_sizes(scope)
     for call in scope.calls:
-        tensor, given = _view(call)
+        viewed, given = _view(call)
+        tensor = None if viewed is None else _variable_in(viewed)
+        if viewed is not None and len(given) == _FEWEST and _is_three(given[0]) and _is_image(viewed, scope):
+            yield Pattern(PERMUTED, call.lineno, ("height, width, 3", ", ".join(map(ast.unparse, given))))
         if tensor is None or len(given) < _FEWEST:
             continue
         sizes = [_size_of(each, unpacked) for each in given]
@@ -94,15 +100,54 @@ def _size_of(value: ast.expr, unpacked: dict[str, _Size]) -> _Size | None:
     return _Size(tensor, dim.value, 0, 0)
 
 
-def _view(call: ast.Call) -> tuple[str | None, Sequence[ast.expr]]:
-    """The variable that a call views or reshapes, and the new sizes; None if it does not."""
+def _view(call: ast.Call) -> tuple[ast.expr | None, Sequence[ast.expr]]:
+    """What a call views or reshapes, and the new sizes; None if it does not."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _VIEWS or call.keywords:
         return None, ()
     is_function = ast.unparse(call.func.value) in ("torch", "np", "numpy") and len(call.args) > 1
     viewed, sizes = (call.args[0], call.args[1:]) if is_function else (call.func.value, call.args)
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
         sizes = sizes[0].elts
-    return _variable_in(viewed), sizes
+    return viewed, sizes
+
+
+def _is_three(size: ast.expr) -> bool:
+    return isinstance(size, ast.Constant) and size.value == 3
+
+
+def _is_image(value: ast.expr, scope: Scope) -> bool:
+    """Whether an expression is an image as OpenCV or Pillow reads it, of shape (height, width, 3).
+
+    An image that was read as a grey one has no size of 3, so it cannot be viewed like that.
+    """
+    for _ in range(_MOST_CALLS):
+        if isinstance(value, ast.Name):
+            values = [found for target, found in scope.assignments if ast.unparse(target) == value.id]
+            if len(values) != 1 or len(scope.stores(value.id)) != 1:
+                return False
+            (value,) = values
+        if not isinstance(value, ast.Call):
+            return False
+        name = last_name(value.func)
+        if name in ("imread", "imdecode"):
+            return True
+        if name in ("array", "asarray") and value.args and _opens_image(value.args[0], scope):
+            return True
+        if name in _CONVERSIONS | _COLOURED and value.args:
+            value = value.args[0]
+        elif isinstance(value.func, ast.Attribute) and name in _KEEPING:
+            value = value.func.value
+        else:
+            return False
+    return False
+
+
+def _opens_image(value: ast.expr, scope: Scope) -> bool:
+    """Whether an expression is an image that Pillow opens."""
+    if isinstance(value, ast.Name):
+        found = [each for target, each in scope.assignments if ast.unparse(target) == value.id]
+        return len(found) == 1 and not isinstance(found[0], ast.Name) and _opens_image(found[0], scope)
+    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Image.open" for node in ast.walk(value))
 
 
 def _variable_in(value: ast.expr) -> str | None:

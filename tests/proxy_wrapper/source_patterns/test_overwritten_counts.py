@@ -50,6 +50,16 @@ from tests.proxy_wrapper.source_patterns.found import found
         ),
         pytest.param(
             """
+            running = 0
+            for i, batch in enumerate(tqdm(loader)):
+                running = float(criterion(model(batch), batch.y))
+            print(running / (i + 1))
+            """,
+            4,
+            id="a loss that is divided by a counter",
+        ),
+        pytest.param(
+            """
             right = 0
             for start in range(0, len(x), 64):
                 with autocast():

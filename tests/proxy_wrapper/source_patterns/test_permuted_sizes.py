@@ -30,6 +30,23 @@ def test_a_view_that_permutes_sizes_is_found(text: str, names: tuple[str, str]) 
 @pytest.mark.parametrize(
     "text",
     [
+        "img = cv2.imread(path)\ny = img.reshape(3, 32, 32)",
+        "img = cv2.resize(cv2.imread(path), (64, 64))\ny = torch.from_numpy(img).float().view(3, 64, 64)",
+        "img = Image.open(path).convert('RGB')\ny = np.array(img).reshape((3, h, w))",
+    ],
+)
+def test_an_image_with_the_channels_last_is_found(text: str) -> None:
+    ((line, (before, _)),) = found(text, permuted_sizes)
+    assert (line, before) == (2, "height, width, 3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("img = cv2.imread(path).transpose(2, 0, 1)\ny = img.reshape(3, 32, 32)", id="an image transposed"),
+        pytest.param("img = cv2.imread(path)\ny = img.reshape(1, 32, 32)", id="a grey image"),
+        pytest.param("img = np.fromfile(path)\ny = img.reshape(3, 32, 32)", id="planes of a binary file"),
+        pytest.param("h, w, c = x.shape\nx.transpose_(0, 2)\ny = x.view(c, w, h)", id="permuted in place"),
         pytest.param("h, w, c = x.shape\ny = x.permute(2, 0, 1)", id="a permutation"),
         pytest.param("h, w, c = x.shape\ny = x.view(h, w, c)", id="the same sizes"),
         pytest.param("h, w, c = x.shape\ny = x.permute(2, 0, 1).reshape(c, h, w)", id="permuted before"),
