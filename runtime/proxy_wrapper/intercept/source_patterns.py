@@ -48,7 +48,11 @@ class SourcePatterns:
                 continue
             self._files.add(file)
             tree = tracer.functions.file_of(codes[0])
-            for pattern in find_patterns(tree) if tree is not None else ():
+            try:
+                found = [] if tree is None else find_patterns(tree)
+            except RecursionError:  # An expression of a thousand terms, in generated code.
+                continue
+            for pattern in found:
                 self._emit(pattern, codes)
 
     def _emit(self, pattern: Pattern, codes: Iterable[CodeType]) -> None:
