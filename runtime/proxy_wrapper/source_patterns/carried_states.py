@@ -139,8 +139,7 @@ def _kept_states(scope: Scope) -> Iterator[_Kept]:
                     for method in scope.owner.body
                     if isinstance(method, ast.FunctionDef) and _sets(method, attribute) and method.name != "__init__"
                 }
-                current = {method.name for method in scope.owner.body if _contains(method, node)}
-                yield _Kept(attribute, scope.owner.name, frozenset(setters - current))
+                yield _Kept(attribute, scope.owner.name, frozenset(setters - {scope.name}))
 
 
 def _own_attributes(value: ast.expr) -> Iterator[ast.Attribute]:
@@ -171,10 +170,6 @@ def _sets(function: ast.AST, attribute: str) -> bool:
         isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Store)
         for node in ast.walk(function)
     )
-
-
-def _contains(function: ast.AST, node: ast.AST) -> bool:
-    return isinstance(function, ast.FunctionDef) and any(each is node for each in ast.walk(function))
 
 
 def _carried_attribute(

@@ -32,13 +32,15 @@ _COLOURED: Final = frozenset({"resize", "cvtColor", "flip", "GaussianBlur"})
 
 
 class _Size(NamedTuple):
-    """A size of a tensor: its variable, the dimension, and the line that reads it (0 if the view itself does)."""
+    """A size of a tensor: its variable, the dimension, and the line that reads it (0 if the view itself does).
+
+    `dimensions` is their number; 0 if unknown.
+    """
 
     tensor: str
     dim: int
     line: int
-    count: int
-    """The number of dimensions of the tensor; 0 if unknown."""
+    dimensions: int
 
 
 def permuted_sizes(scope: Scope) -> Iterator[Pattern]:
@@ -166,7 +168,7 @@ def _order(tensor: str, sizes: Sequence[_Size | None], line: int, scope: Scope) 
     """In which order the sizes of a tensor are given; None if they are not all of its sizes, or in their order."""
     order = []
     for each in sizes:
-        if each is None or each.tensor != tensor or each.count not in (0, len(sizes)):
+        if each is None or each.tensor != tensor or each.dimensions not in (0, len(sizes)):
             return None
         if each.line and scope.is_stored_between(tensor, each.line, line):
             return None

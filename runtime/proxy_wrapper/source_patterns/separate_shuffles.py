@@ -55,7 +55,7 @@ def separate_shuffles(scope: Scope) -> Iterator[Pattern]:
 
 def _shuffled(scope: Scope) -> Iterator[_Shuffled]:
     """The variables that a scope shuffles in place, or replaces by a permutation of themselves."""
-    draws: dict[str, list[ast.Call]] = {}
+    draws: dict[str, list[ast.expr]] = {}
     for target, value in scope.assignments:
         if isinstance(target, ast.Name) and _is_permutation(value):
             draws.setdefault(target.id, []).append(value)
