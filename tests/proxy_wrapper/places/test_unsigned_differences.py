@@ -20,7 +20,8 @@ def found(code: str, **attributes: Any) -> list[tuple[int, tuple[str, str]]]:
     """What is found in a `__getitem__` with that code, of a data set with such attributes."""
     (function,) = ast.parse("def __getitem__(self, i):\n" + textwrap.indent(code, "    ")).body
     assert isinstance(function, ast.FunctionDef)
-    return [*map(tuple, unsigned_differences(function, SimpleNamespace(**attributes), 4))]
+    differences = unsigned_differences(function, SimpleNamespace(**attributes), 4)
+    return [(each.line, each.names) for each in differences]
 
 
 @pytest.mark.parametrize(
