@@ -371,7 +371,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
 
     - "linear-linear": a linear layer whose output goes directly to another one, and nowhere else. `weights` are the ids
       of their weights, in order of execution. `values` is 1 if any linear layer in the graph follows an activation.
-    - "softmax": over dimension `dim` of a tensor of `shape`.
+    - "softmax": over dimension `dim` of a tensor of `shape`. `made` is the location of the line that computes it, if
+      `dim` is 0 and only one line of the modules' code computes a softmax over it.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
@@ -440,6 +441,32 @@ class DiscardedResult(Happening, frozen=True, gc=False):
 
     function: str = ""
     made: Count = 0
+
+
+class SourcePattern(Happening, frozen=True, gc=False):
+    """A mistake that the source of the training program shows. Each file is read once.
+
+    `what` names it:
+
+    - "sizes-permuted": `made` views a tensor of the first of `names`, its sizes, as the second: the same sizes in
+      another order.
+    - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,
+      which were 0 before it and are divided after it.
+    - "shuffled-apart": the inputs and labels in `names` are shuffled by two permutations, at `other` and at `made`.
+    - "scaler-fitted-on-all": a scaler is fitted at `made` to the data in `names`, which are split at `other` into
+      training and test data.
+    - "state-carried", and "state-carried-shuffled" if the source shows that batches are shuffled: a loop over batches,
+      at `other`, carries the state of a recurrent layer in `names` from each batch to the next, at `made`.
+    - "ratio-of-one": a clipped policy ratio, as written in `names`, at `made`, is 1 in each pass of the loop at
+      `other`.
+    - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
+      of its samples, the difference is negative, and wraps around.
+    """
+
+    what: str = ""
+    names: Sequence[str] = ()
+    made: Count = 0
+    other: Count = 0
 
 
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
@@ -856,8 +883,8 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     Run, Location, Module, Parameter, Buffer, OptimizerState,
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
-    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, FreezeWithoutEffect,
-    RateWithoutEffect, StatePattern,
+    SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, SourcePattern,
+    FreezeWithoutEffect, RateWithoutEffect, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

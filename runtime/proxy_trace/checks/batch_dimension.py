@@ -80,7 +80,9 @@ def _look(evidence: Evidence) -> Sight | None:
             if _is_mixed(mix):
                 reason = f"a softmax over the samples, of shape {mix.shape}"
                 layers = [each for each in of_process.process.modules if _is_softmax_over_batch(each)]
-                name, where = (layers[0].name, layers[0].called_place) if len(layers) == 1 else ("softmax", place)
+                name, where = ("softmax", mix.made or place)
+                if len(layers) == 1:
+                    name, where = layers[0].name, layers[0].called_place
                 findings.append(OVER_BATCH.finding(name, reason, rank, place=where))
         findings += _of_positions(of_process, tree)
     return Sight(findings) if is_any else None

@@ -5,8 +5,9 @@
 | comparisons of rows that were divided by the norm of the whole batch | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
+| in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
 
-Only the structure of the graph decides. It is examined in the first backward passes at a place.
+Only the structure of the graph, or the source, decides. The graph is examined in the first backward passes at a place.
 """
 
 from __future__ import annotations
@@ -58,6 +59,21 @@ ADVANTAGE: Final = Rule(
     ),
 )
 
+RATIO: Final = Rule(
+    "ratio-to-itself",
+    WARNING,
+    "Ratios of a policy to itself",
+    "In the code of the training program, a loop makes several passes over the same advantages and steps in each. It "
+    "multiplies them by a clipped ratio, the exponential of log-probabilities minus themselves, detached. This is 1 "
+    "in every pass, however far the policy has moved from the one that chose the actions, so nothing is ever clipped.",
+    "Keep the log-probabilities of the policy that chose the actions, and subtract these: `(logp - old_logp).exp()`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/tensorforce/tensorforce/issues/312",
+        "https://github.com/higgsfield-ai/higgsfield/issues/20",
+    ),
+)
+
 _RULES: Final = {
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
     "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
@@ -80,8 +96,18 @@ def _look(evidence: Evidence) -> Sight | None:
             reported.add((rule.code, place))
             words = reason.format(shape=tuple(event.shape))
             findings.append(rule.finding(name, words, [of_process.process.rank], step=event.step, place=place))
+        findings += [
+            RATIO.finding(
+                "ratio",
+                f"{source.event.names[0]} is always 1",
+                [of_process.process.rank],
+                place=source.place,
+            )
+            for source in of_process.acts.sources
+            if source.event.what == "ratio-of-one"
+        ]
     return Sight(findings, [*evidence.device_words, *evidence.compiled_words]) if findings else None
 
 
-CHECK: Final = Check("formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE))
+CHECK: Final = Check("formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE, RATIO))
 """Present only if it finds something, because few programs contain such formulas."""

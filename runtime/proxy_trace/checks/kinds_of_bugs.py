@@ -628,7 +628,7 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Loss and data",
         "Inputs and labels are shuffled independently and no longer match.",
-        "",
+        "labels-shuffled-apart",
         ("https://github.com/mlcommons/GaNDLF/pull/870", "https://github.com/xudonmao/VMT/issues/1"),
     ),
     KindOfBug(
@@ -639,6 +639,58 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/reczoo/FuxiCTR/issues/30",
             "https://github.com/jsbaan/transformer-from-scratch/pull/6",
             "https://github.com/ajhalthor/Transformer-Neural-Network/pull/4",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A view gives an image the sizes of channels first, but leaves its values where they are.",
+        "view-instead-of-permute",
+        ("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loop over batches overwrites the counts of a metric, so that only the last batch counts.",
+        "metric-of-last-batch",
+        (
+            "https://github.com/xiaolai-sqlai/gluon-reid/issues/8",
+            "https://github.com/ManifoldRG/MultiNet/pull/767",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The state of a recurrent layer is carried from batch to batch, although batches are shuffled.",
+        "hidden-state-not-reset",
+        (
+            "https://github.com/rafaljozefowicz/lm/issues/7",
+            "https://github.com/tensorflow/tensorflow/issues/40067",
+        ),
+    ),
+    KindOfBug(
+        "Numbers",
+        "Bytes of images are subtracted, and negative differences wrap around.",
+        "byte-difference-wraps",
+        (
+            "https://github.com/dwave-examples/image-segmentation/issues/10",
+            "https://github.com/waveform80/picamera/pull/263",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The ratio of PPO compares the policy with itself, so that it is always 1 and never clipped.",
+        "ratio-to-itself",
+        (
+            "https://github.com/tensorforce/tensorforce/issues/312",
+            "https://github.com/higgsfield-ai/higgsfield/issues/20",
+            "https://github.com/AI4Finance-Foundation/ElegantRL/issues/243",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A scaler is fitted to all data, before they are split into training and test data.",
+        "scaler-sees-test-data",
+        (
+            "https://github.com/huseinzol05/Stock-Prediction-Models/issues/126",
+            "https://github.com/nijamudheen/CheMLFlow/issues/9",
         ),
     ),
     KindOfBug(

@@ -4,13 +4,14 @@
 not swap any. `h.view(batch, -1)` of a tensor of shape (2, batch, features), as returned by `nn.LSTM`, runs without an
 error, and each row has features of several samples.
 
-| the graph of a loss has | code |
+| the graph of a loss has, or | code |
 | --- | --- |
 | a view of a tensor (n, batch, features) as (batch, n * features) | view-mixes-samples |
 | queries and keys (batch, tokens, features) viewed as (batch, heads, tokens, ...) | view-mixes-tokens |
 | heads (batch, heads, tokens, features) viewed as (batch, tokens, heads * features) | view-mixes-tokens |
 | a log-softmax of a view of scores (batch, classes, ...) as (-1, classes) | view-mixes-classes |
-| a `cross_entropy` of products of vectors with themselves, without a mask | self-similarity-not-masked |
+| the source has a view whose sizes are those of the tensor itself, in another order | view-instead-of-permute |
+| the graph has a `cross_entropy` of products of vectors with themselves, without a mask | self-similarity-not-masked |
 """
 
 from __future__ import annotations
@@ -79,6 +80,20 @@ SELF: Final = Rule(
     sources=("https://github.com/Lightning-Universe/lightning-bolts/issues/695",),
 )
 
+PERMUTED: Final = Rule(
+    "view-instead-of-permute",
+    WARNING,
+    "Views where dimensions were to be permuted",
+    "In the code of the training program, `view` or `reshape` gives a tensor of three or more dimensions its own sizes "
+    "in another order, as in `h, w, c = image.shape; image.view(c, h, w)`. Or it gives an image that OpenCV or Pillow "
+    "has read the sizes (3, height, width). This has the shape of the permuted tensor, but moves no element, so each "
+    "channel has values of all channels. Functions that swap two sizes and also pad or concatenate are not reported: "
+    "so are rows shifted against each other on purpose.",
+    "Permute the dimensions: `image.permute(2, 0, 1)`.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),
+)
+
 _OF_HEADS: Final = frozenset({"heads-view", "heads-merge"})
 _OF_PATTERNS: Final = _OF_HEADS | {"classes-view", "self-similarity"}
 
@@ -87,6 +102,7 @@ def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
     for of_process in evidence.of_processes:
         findings += _of_samples(of_process)
+        findings += _of_source(of_process)
         reported: set[tuple[str, str]] = set()
         for event, backward_place, made in of_process.acts.patterns:
             place = made or of_process.training.computed_at(backward_place)
@@ -127,4 +143,20 @@ def _of_samples(of_process: ProcessEvidence) -> list[Finding]:
     return findings
 
 
-CHECK: Final = Check("views", "views keep together what belongs together", _look, (SAMPLES, TOKENS, CLASSES, SELF))
+def _of_source(of_process: ProcessEvidence) -> list[Finding]:
+    """The views in the source that permute the sizes of a tensor."""
+    return [
+        PERMUTED.finding(
+            "view",
+            f"a tensor of sizes ({source.event.names[0]}) is viewed as ({source.event.names[1]})",
+            [of_process.process.rank],
+            place=source.place,
+        )
+        for source in of_process.acts.sources
+        if source.event.what == "sizes-permuted"
+    ]
+
+
+CHECK: Final = Check(
+    "views", "views keep together what belongs together", _look, (SAMPLES, TOKENS, CLASSES, PERMUTED, SELF)
+)

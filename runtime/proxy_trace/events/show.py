@@ -263,6 +263,10 @@ def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
     return f"`{event.function}` at {names.place(event.made)}: its result is not used"
 
 
+def _source_pattern(event: events.SourcePattern, names: Names) -> str:
+    return f"{event.what}: {'; '.join(event.names)} at {names.place(event.made)}"
+
+
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
     return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
 
@@ -406,6 +410,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.Load: _load,
     events.ActiveDropout: _active_dropout,
     events.DiscardedResult: _discarded_result,
+    events.SourcePattern: _source_pattern,
     events.FreezeWithoutEffect: _freeze_without_effect,
     events.RateReduced: _rate_reduced,
     events.RateWithoutEffect: _rate_without_effect,

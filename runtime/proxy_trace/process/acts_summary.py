@@ -64,6 +64,14 @@ class PlacedDiscard(NamedTuple):
     place: str
 
 
+class PlacedSource(NamedTuple):
+    """A mistake in the source, the line at fault, and another line that belongs to it ("" if there is none)."""
+
+    event: events.SourcePattern
+    place: str
+    other: str
+
+
 class ScalerSummary(msgspec.Struct):
     """What a gradient scaler did to an optimizer.
 
@@ -131,6 +139,7 @@ class ActsSummary(NamedTuple):
         dropouts: dropout that was active in evaluation mode.
         freezings: attempts to freeze without effect.
         discards: discarded results.
+        sources: mistakes that the source shows.
         scalers: gradient scalers, by number and optimizer id.
         loaders: data loaders, by number.
         sequences: modules that take the first dimension as the sequence, by id.
@@ -146,6 +155,7 @@ class ActsSummary(NamedTuple):
     dropouts: Sequence[PlacedDropout]
     freezings: Sequence[PlacedFreezing]
     discards: Sequence[PlacedDiscard]
+    sources: Sequence[PlacedSource]
     scalers: Mapping[tuple[int, int], ScalerSummary]
     loaders: Mapping[int, LoaderSummary]
     sequences: Mapping[int, MixSummary]
@@ -167,6 +177,7 @@ class ActsCollector:
         self._dropouts: list[PlacedDropout] = []
         self._freezings: list[PlacedFreezing] = []
         self._discards: list[PlacedDiscard] = []
+        self._sources: list[PlacedSource] = []
         self._scalers: dict[tuple[int, int], ScalerSummary] = {}
         self._loaders: dict[int, LoaderSummary] = {}
         self._sequences: dict[int, MixSummary] = {}
@@ -200,6 +211,7 @@ class ActsCollector:
             self._dropouts,
             self._freezings,
             self._discards,
+            self._sources,
             self._scalers,
             self._loaders,
             self._sequences,
@@ -291,19 +303,21 @@ class ActsCollector:
 
     def pattern(self, event: events.GraphPattern) -> None:
         """Note a pattern of a graph."""
-        place = self._place(event)
+        place, made = self._place(event), self._names.place(event.made) if event.made else ""
         if len(self._patterns) < _MOST:
-            self._patterns.append(PlacedPattern(event, place, self._names.place(event.made) if event.made else ""))
+            self._patterns.append(PlacedPattern(event, place, made))
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):
-            self._count(self._softmaxes.setdefault(place, MixSummary()), tuple(event.shape), event)
+            softmax = self._softmaxes.setdefault(place, MixSummary())
+            self._count(softmax, tuple(event.shape), event)
+            softmax.made = made
         if event.what == "position-slice" and len(self._position_dims) < _MOST:
             self._position_dims[event.module] = event.dim
         is_view = event.what == "view" and len(event.shape) > _FEWEST_DIMENSIONS
         if is_view and self._root is not None and (place in self._views or len(self._views) < _MOST):
             view = self._views.setdefault(place, MixSummary())
             self._count(view, (event.shape[1], event.shape[0]), event)
-            view.made = self._names.place(event.made) if event.made else ""
+            view.made = made
 
     def state_pattern(self, event: events.StatePattern) -> None:
         """State has a pattern."""
@@ -347,6 +361,12 @@ class ActsCollector:
         """Note a statement whose result is discarded."""
         if len(self._discards) < _MOST:
             self._discards.append(PlacedDiscard(event, self._names.place(event.made)))
+
+    def source_pattern(self, event: events.SourcePattern) -> None:
+        """Note a mistake that the source shows."""
+        if len(self._sources) < _MOST:
+            other = self._names.place(event.other) if event.other else ""
+            self._sources.append(PlacedSource(event, self._names.place(event.made) if event.made else "", other))
 
     def scaler_step(self, event: events.ScalerStep) -> None:
         """Note a scaler's report of a skipped step, or of gradients clipped too early."""

@@ -363,6 +363,7 @@ class ProcessCollector:
             events.Loading: self._acts.loading,
             events.ActiveDropout: self._acts.dropout,
             events.DiscardedResult: self._acts.discarded,
+            events.SourcePattern: self._acts.source_pattern,
             events.FreezeWithoutEffect: self._acts.freezing,
             events.RateWithoutEffect: self._training.misplaced_rate,
             events.Load: self._training.load,

@@ -25,6 +25,7 @@ from proxy_wrapper.intercept.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
+from proxy_wrapper.intercept.source_patterns import SourcePatterns
 from proxy_wrapper.known.thread_state import BackwardPass
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.values.describe import find_tensors
@@ -60,6 +61,7 @@ class BackwardPasses:
         self._losses = Losses(tracer)
         self._patterns = GraphPatterns(tracer)
         self._discarded = DiscardedResults(tracer)
+        self._source_patterns = SourcePatterns(tracer)
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
@@ -150,6 +152,7 @@ class BackwardPasses:
                 if is_training:
                     self._patterns.look(tensors, location)
                     self._discarded.look(location)
+                    self._source_patterns.look(location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward(location)

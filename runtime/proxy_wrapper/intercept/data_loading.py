@@ -16,22 +16,31 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from proxy_wrapper.events import Loading
+from proxy_wrapper.events import Loading, SourcePattern
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import bodies_around
 from proxy_wrapper.places.named_lines import call_line
+from proxy_wrapper.places.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
     from proxy_wrapper.tracer import Tracer
 
@@ -89,6 +98,8 @@ class DataLoading(ReplacingInterceptor):
         super().__init__(tracer)
         self._loaders: weakref.WeakKeyDictionary[Any, _Loader] = weakref.WeakKeyDictionary()
         self._made = 0
+        # The functions that return samples, and are read already; kept so that their ids stay unique.
+        self._read: dict[int, CodeType] = {}
 
     def _targets(self) -> tuple[Target, ...]:
         return (Target(_BaseDataLoaderIter, "__next__", self._giver),)
@@ -122,6 +133,7 @@ class DataLoading(ReplacingInterceptor):
                 return
             self._made += 1
             loader = self._loaders[index_sampler] = _Loader(self._made)
+            self._read_getitem(getattr(iteration, "_dataset", None))
         sampler = getattr(index_sampler, "sampler", index_sampler)
         batches = _count_batches(index_sampler)
         order = _order_of(iteration, sampler)
@@ -153,11 +165,29 @@ class DataLoading(ReplacingInterceptor):
         before, loader.batch = loader.batch, _digest(batch)
         loader.same_batch += before is not None and before == loader.batch
 
+    def _read_getitem(self, dataset: Any) -> None:
+        """Report differences of bytes that wrap around, in the function that returns a sample. It is read once."""
+        while type(dataset) is Subset:
+            dataset = dataset.dataset
+        line = _getitem_line(dataset)
+        tracer = self._tracer
+        if line is None or id(line.code) in self._read or not tracer.locator.is_user_code(line.code):
+            return
+        self._read[id(line.code)] = line.code
+        syntax, samples = tracer.functions.find(line.code), _length_of(dataset)
+        with unobserved() as readable:
+            found = list(unsigned_differences(syntax, dataset, samples)) if readable and syntax is not None else []
+        thread = tracer.thread
+        for each in found:
+            made = tracer.locator.line(AssignedLine(line.code, each.line))
+            fields = (tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNSIGNED, each.names, made)
+            tracer.broadcast(SourcePattern(*fields), 0, level=INFO, also=(made,))
+
     def _emit(self, loader: _Loader, sampler: str, batches: int, iteration: Any) -> None:
         tracer = self._tracer
         thread = tracer.thread
         location = tracer.locator.locate(4)
-        changed_by = tracer.locator.line(_getitem_line(iteration)) if loader.changed else 0
+        changed_by = tracer.locator.line(_getitem_line(getattr(iteration, "_dataset", None))) if loader.changed else 0
         sampler_made = 0
         if loader.unweighted:
             bodies = bodies_around(sys._getframe(), tracer.locator.is_user_code)
@@ -192,11 +222,15 @@ def _count_unweighted(iteration: Any, sampler: Any) -> int:
     dataset: Any = getattr(iteration, "_dataset", None)
     if type(sampler) is not WeightedRandomSampler or not isinstance(sampler.weights, torch.Tensor):
         return 0
+    return max(0, _length_of(dataset) - sampler.weights.shape[0])
+
+
+def _length_of(dataset: Any) -> int:
+    """The number of samples of a data set; 0 if it is unknown."""
     try:
-        samples = len(dataset)
+        return len(dataset)
     except Exception:  # noqa: BLE001  The program's code; it may have no length.
         return 0
-    return max(0, samples - sampler.weights.shape[0])
 
 
 def _sample_tensors(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
@@ -209,10 +243,7 @@ def _sample_tensors(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
     samples: Any = getattr(sampler, "data_source", None)
     if getattr(iteration, "_num_workers", 0) or samples is not dataset or not hasattr(type(dataset), "__getitem__"):
         return ()
-    try:
-        count: int = len(dataset)
-    except Exception:  # noqa: BLE001
-        return ()
+    count = _length_of(dataset)
     kept = [each for each in getattr(dataset, "__dict__", {}).values() if type(each) is torch.Tensor]
     return tuple(
         weakref.ref(each)
@@ -221,9 +252,9 @@ def _sample_tensors(iteration: Any) -> tuple[weakref.ref[torch.Tensor], ...]:
     )
 
 
-def _getitem_line(iteration: Any) -> AssignedLine | None:
-    """The first line of the data set's `__getitem__`; None if that is not written in Python."""
-    function: Any = getattr(type(getattr(iteration, "_dataset", None)), "__getitem__", None)
+def _getitem_line(dataset: Any) -> AssignedLine | None:
+    """The first line of a data set's `__getitem__`; None if that is not written in Python."""
+    function: Any = getattr(type(dataset), "__getitem__", None)
     code = getattr(function, "__code__", None)
     return None if code is None else AssignedLine(code, code.co_firstlineno)
 

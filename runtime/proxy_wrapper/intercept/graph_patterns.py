@@ -14,6 +14,7 @@ from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.attentions import ATTENDED
+from proxy_wrapper.loss_graph.class_scores import SOFTMAX
 from proxy_wrapper.loss_graph.critics import ERROR
 from proxy_wrapper.loss_graph.draws import DRAW
 from proxy_wrapper.loss_graph.find_patterns import find_patterns
@@ -29,6 +30,7 @@ from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
 from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
 from proxy_wrapper.places.position_slices import position_slices
+from proxy_wrapper.places.softmax_lines import softmax_lines
 from proxy_wrapper.places.view_lines import view_lines
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ class GraphPatterns:
             return self._line_of_modules(lambda code: self._view_lines(code, pattern.viewed_to))
         if pattern.what in _LINES:
             return self._line_of(_LINES[pattern.what])
+        if pattern.what == SOFTMAX:
+            return 0 if pattern.dim else self._line_of_modules(self._softmax_lines)
         lines_of = self._finders.get(pattern.what)
         return 0 if lines_of is None else self._line_of_modules(lines_of)
 
@@ -120,6 +124,11 @@ class GraphPatterns:
         """The lines of a function that take the last item of a tensor."""
         syntax = self._tracer.functions.find(code)
         yield from () if syntax is None else (AssignedLine(code, line) for line in last_lines(syntax))
+
+    def _softmax_lines(self, code: CodeType) -> Iterator[AssignedLine]:
+        """The lines of a function that compute a softmax over the first dimension."""
+        syntax = self._tracer.functions.find(code)
+        yield from () if syntax is None else (AssignedLine(code, line) for line in softmax_lines(syntax))
 
     def _line_of_modules(self, lines_of: Callable[[CodeType], Iterator[AssignedLine]]) -> int:
         """The location of the only such line in the code of modules; 0 if there is not exactly one."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.loss_graph.graph import LossGraph
 
+SOFTMAX: Final = "softmax"
+
 _FEWEST_DIMENSIONS: Final = 3
 """The fewest dimensions of scores in which a view may mix up the classes: batch, classes, positions."""
 
@@ -32,7 +34,7 @@ def softmaxes(graph: LossGraph) -> Iterator[Pattern]:
     for node in graph.named(("SoftmaxBackward0",)):
         dim, shape = saved_number(node, "dim"), shape_of(node)
         if dim is not None and shape:
-            yield Pattern("softmax", shape, dim=dim % len(shape))
+            yield Pattern(SOFTMAX, shape, dim=dim % len(shape))
 
 
 def classes_in_views(graph: LossGraph) -> Iterator[Pattern]:

@@ -41,12 +41,16 @@ class ParsedFunctions:
         found = None if file is None else file.functions.get(code.co_firstlineno)
         return found if found is not None and found.name == code.co_name else None
 
+    def file_of(self, code: CodeType) -> ast.Module | None:
+        """The file that `code` was compiled from; None if it is missing."""
+        file = self._file_of(code)
+        return None if file is None else file.tree
+
     def find_any(self, code: CodeType) -> ast.FunctionDef | ast.Module | None:
         """The definition of a function; for the top-level code of a script, the whole file."""
         if code.co_name != _SCRIPT:
             return self.find(code)
-        file = self._file_of(code)
-        return None if file is None else file.tree
+        return self.file_of(code)
 
     def _file_of(self, code: CodeType) -> _File | None:
         with self._lock:

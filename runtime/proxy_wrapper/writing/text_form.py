@@ -70,6 +70,7 @@ class TextForm:
             events.Load: _nothing,
             events.ActiveDropout: _nothing,
             events.DiscardedResult: _nothing,
+            events.SourcePattern: _nothing,
             events.FreezeWithoutEffect: _nothing,
             events.RateWithoutEffect: _nothing,
             events.GraphPattern: _nothing,

@@ -12,11 +12,14 @@ from torch.distributions import Categorical, Normal
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace.checks import formulas
-from tests.proxy_trace.checks.judged import find
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
 
 Loss: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 
@@ -34,6 +37,14 @@ def judged(loss: Loss, tmp_path: Path) -> list[str]:
         optimizer.step()
     Proxy.unproxy(layer)
     return [each.code for each in find(tmp_path, formulas.CHECK)]
+
+
+def test_a_ratio_to_itself_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    place = events.Location(3, "ppo.py", 20, "update")
+    record = events.SourcePattern(1, what="ratio-of-one", names=["(logp - logp.detach()).exp()"], made=3)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", place, NET, record), formulas.CHECK)
+    assert (finding.code, finding.place) == ("ratio-to-itself", "ppo.py:20")
+    assert finding.reason == "(logp - logp.detach()).exp() is always 1"
 
 
 def triplet(unit: torch.Tensor) -> torch.Tensor:

@@ -91,6 +91,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.DiscardedResult(1, function="scores.masked_fill", made=1),
         "`scores.masked_fill` at train.py:10: its result is not used",
     ),
+    (
+        events.SourcePattern(1, what="shuffled-apart", names=["x", "y"], made=1),
+        "shuffled-apart: x; y at train.py:10",
+    ),
     (events.GraphPattern(1, what="softmax", dim=0, shape=[4, 3]), "softmax over dimension 0 of [4, 3]"),
     (events.Backward(1, inputs=["float32[]"]), "backward of float32[]"),
     (events.Backward(1, inputs=["float32[]"], loss_value=0.25, loss=1), "backward of float32[] = 0.25"),

@@ -39,6 +39,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.Loading: ("sampler", "batches", "same_order", "first_only"),
     events.ActiveDropout: ("function",),
     events.DiscardedResult: ("function",),
+    events.SourcePattern: ("what", "names"),
     events.FreezeWithoutEffect: ("attribute", "count"),
     events.RateWithoutEffect: ("name", "is_key"),
     events.GraphPattern: ("what", "dim", "shape"),

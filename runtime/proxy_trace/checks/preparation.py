@@ -1,0 +1,84 @@
+"""Checks that the program prepares its data rightly, as far as its source shows.
+
+| the source | code |
+| --- | --- |
+| shuffles inputs and labels by two different permutations | labels-shuffled-apart |
+| fits a scaler to all data, and then splits these into training and test data | scaler-sees-test-data |
+| subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.rule import Rule
+
+if TYPE_CHECKING:
+    from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+
+APART: Final = Rule(
+    "labels-shuffled-apart",
+    WARNING,
+    "Inputs and labels that are shuffled apart",
+    "In the code of the training program, inputs and their labels, by the names of the variables, are each replaced by "
+    "a random permutation of themselves, or shuffled in place. Each draws a permutation of its own, nothing sets a "
+    "seed in between, and both are passed to one call, returned together, or read with the same index. So the labels "
+    "are those of other inputs.",
+    "Draw one permutation for both: `order = torch.randperm(len(x))`, then `x[order]` and `y[order]`.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/xudonmao/VMT/issues/1", "https://github.com/mlcommons/GaNDLF/pull/870"),
+)
+SCALER: Final = Rule(
+    "scaler-sees-test-data",
+    WARNING,
+    "Scalers that are fitted to test data",
+    "In the code of the training program, a scaler, by the name of its class, is fitted to data that are scaled by it "
+    "and then split into training and test data: by `train_test_split` or `random_split`, or by two slices that are "
+    "assigned to variables named for training and for tests. So training knows the mean, the range or the deviation of "
+    "the test data, which are the future if the data are a series, and the metrics on them are too good.",
+    "Split first. Fit the scaler to the training data, and transform both parts: `scaler.fit(x[:cut])`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/huseinzol05/Stock-Prediction-Models/issues/126",
+        "https://github.com/nijamudheen/CheMLFlow/issues/9",
+    ),
+)
+WRAPS: Final = Rule(
+    "byte-difference-wraps",
+    WARNING,
+    "Differences of bytes that wrap around",
+    "The `__getitem__` of a data set that a `DataLoader` reads subtracts two uint8 arrays or tensors, which are "
+    "attributes of the data set, or items of these. For some of eight samples that were looked up, a negative "
+    "difference wraps around: -1 becomes 255.",
+    "Convert before subtracting: `self.after[index].float() - self.before[index].float()`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/dwave-examples/image-segmentation/issues/10",
+        "https://github.com/waveform80/picamera/pull/263",
+    ),
+)
+
+
+def _look(evidence: Evidence) -> Sight | None:
+    findings: list[Finding] = []
+    for of_process in evidence.of_processes:
+        rank = [of_process.process.rank]
+        for event, place, other in of_process.acts.sources:
+            if event.what == "shuffled-apart":
+                name, reason = " and ".join(event.names), f"they are shuffled by two permutations, the first at {other}"
+                findings.append(APART.finding(name, reason, rank, place=place))
+            elif event.what == "scaler-fitted-on-all":
+                reason = f"a scaler is fitted to all of it, before it is split at {other}"
+                findings.append(SCALER.finding(event.names[0], reason, rank, place=place))
+            elif event.what == "unsigned-difference":
+                left, right = event.names
+                reason = "both are uint8, and negative differences wrap around"
+                findings.append(WRAPS.finding(f"{left} - {right}", reason, rank, place=place))
+    return Sight(findings) if findings else None
+
+
+CHECK: Final = Check("preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS))
+"""Applies if the source shows that they were not."""

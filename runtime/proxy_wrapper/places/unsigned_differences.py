@@ -1,0 +1,158 @@
+"""Finds differences of unsigned bytes that wrap around, in the code of a data set that returns a sample.
+
+`self.after[index] - self.before[index]` of two uint8 arrays is 255 where the pixel got darker by 1. The operands are
+looked up in the attributes of the data set, for a few of its samples. None of its code is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+UNSIGNED: Final = "unsigned-difference"
+
+_UNKNOWN: Final = object()
+_MOST_SAMPLES: Final = 8
+_LARGEST: Final = 1 << 22
+"""The most elements of an operand that is compared."""
+_DEEPEST: Final = 20
+"""How deep an expression may be, variables replaced."""
+_SUBTRACTIONS: Final = frozenset({"sub", "subtract"})
+
+
+class UnsignedDifference(NamedTuple):
+    """A difference that wraps around: its line, and its operands as they are written."""
+
+    line: int
+    names: tuple[str, str]
+
+
+def unsigned_differences(function: ast.FunctionDef, dataset: Any, samples: int) -> Iterator[UnsignedDifference]:
+    """The differences in a data set's `__getitem__` that wrap around for some of its samples.
+
+    Args:
+        function: the syntax of `__getitem__`.
+        dataset: the data set.
+        samples: how many samples it has.
+    """
+    arguments = [each.arg for each in function.args.args]
+    if len(arguments) != len(("self", "index")):
+        return
+    assigned = _assigned_once(function)
+    differences = list(_differences(function))
+    chosen = range(0, samples, max(1, samples // _MOST_SAMPLES)) if differences else ()
+    for line, left, right in differences:
+        for index in chosen:
+            evaluator = _Evaluator({arguments[0]: dataset, arguments[1]: index}, assigned)
+            if _wraps(evaluator.value_of(left), evaluator.value_of(right)):
+                yield UnsignedDifference(line, (ast.unparse(left), ast.unparse(right)))
+                break
+
+
+def _differences(function: ast.FunctionDef) -> Iterator[tuple[int, ast.expr, ast.expr]]:
+    """The lines and operands of subtractions."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            yield node.lineno, node.left, node.right
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SUBTRACTIONS:
+            operands = node.args if len(node.args) > 1 else [node.func.value, *node.args]
+            if len(operands) == len(("left", "right")):
+                yield node.lineno, operands[0], operands[1]
+
+
+def _assigned_once(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """The variables that a function assigns once, with their values."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            ones = target.elts if isinstance(target, ast.Tuple) else [target]
+            others = node.value.elts if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) else []
+            pairs = zip(ones, others, strict=False) if others else [(target, node.value)]
+            for one, value in pairs:
+                if isinstance(one, ast.Name):
+                    values.setdefault(one.id, []).append(value)
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+    stored = [node.id for node in names if not isinstance(node.ctx, ast.Load)]
+    return {name: found[0] for name, found in values.items() if stored.count(name) == 1}
+
+
+class _Evaluator:
+    """Finds the values of attributes, variables and items, without running code of the program."""
+
+    def __init__(self, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> None:
+        self._values = values
+        self._assigned = assigned
+
+    def value_of(self, node: ast.expr, depth: int = 0) -> Any:
+        """The value of an expression; `_UNKNOWN` if it cannot be found."""
+        if depth > _DEEPEST:
+            return _UNKNOWN
+        found: Any = _UNKNOWN
+        if isinstance(node, ast.Constant):
+            found = node.value
+        elif isinstance(node, ast.Name):
+            if node.id in self._values:
+                found = self._values[node.id]
+            elif node.id in self._assigned:
+                found = self.value_of(self._assigned[node.id], depth + 1)
+        elif isinstance(node, ast.Attribute):
+            owner = self.value_of(node.value, depth + 1)
+            found = getattr(owner, "__dict__", {}).get(node.attr, _UNKNOWN) if owner is not _UNKNOWN else owner
+        elif isinstance(node, ast.Subscript):
+            found = _item(self.value_of(node.value, depth + 1), self._index(node.slice, depth + 1))
+        elif isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            found = self._number(node, depth)
+        return found
+
+    def _index(self, node: ast.expr, depth: int) -> Any:
+        if isinstance(node, ast.Tuple):
+            parts = tuple(self._index(each, depth) for each in node.elts)
+            return _UNKNOWN if _UNKNOWN in parts else parts
+        if isinstance(node, ast.Slice):
+            ends = [
+                None if each is None else self.value_of(each, depth) for each in (node.lower, node.upper, node.step)
+            ]
+            return slice(*ends) if all(each is None or type(each) is int for each in ends) else _UNKNOWN
+        value = self.value_of(node, depth)
+        return value if value is None or value is ... or type(value) is int else _UNKNOWN
+
+    def _number(self, node: ast.BinOp | ast.UnaryOp, depth: int) -> Any:
+        """The value of a sum or difference of numbers, as in `self.frames[index + 1]`."""
+        if isinstance(node, ast.UnaryOp):
+            value = self.value_of(node.operand, depth + 1)
+            return -value if isinstance(node.op, ast.USub) and type(value) is int else _UNKNOWN
+        left, right = self.value_of(node.left, depth + 1), self.value_of(node.right, depth + 1)
+        if type(left) is not int or type(right) is not int or not isinstance(node.op, (ast.Add, ast.Sub)):
+            return _UNKNOWN
+        return left + right if isinstance(node.op, ast.Add) else left - right
+
+
+def _item(owner: Any, index: Any) -> Any:
+    """An item of an array, a tensor or a list; `_UNKNOWN` if there is none, or for other objects."""
+    if index is _UNKNOWN or not (_is_array(owner) or type(owner) in (list, tuple)):
+        return _UNKNOWN
+    try:
+        return owner[index]
+    except (IndexError, TypeError):
+        return _UNKNOWN
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is torch.Tensor or (type(value).__module__, type(value).__name__) == ("numpy", "ndarray")
+
+
+def _wraps(left: Any, right: Any) -> bool:
+    """Whether the difference of two arrays of bytes wraps around."""
+    if not (_is_array(left) and _is_array(right)) or {str(left.dtype), str(right.dtype)} - {"torch.uint8", "uint8"}:
+        return False
+    if type(left) is not type(right) or left.shape != right.shape or math.prod(left.shape) > _LARGEST:
+        return False
+    return bool((left < right).any())

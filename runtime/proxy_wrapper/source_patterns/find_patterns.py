@@ -1,0 +1,27 @@
+"""Finds every known pattern in the source of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.source_patterns.carried_states import carried_states
+from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
+from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
+from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
+from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
+from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
+from proxy_wrapper.source_patterns.syntax import scopes_of
+
+if TYPE_CHECKING:
+    import ast
+
+    from proxy_wrapper.source_patterns.pattern import Pattern
+
+_FINDERS: Final = (permuted_sizes, overwritten_counts, separate_shuffles, scaled_before_split, policy_ratios)
+
+
+def find_patterns(tree: ast.Module) -> list[Pattern]:
+    """The patterns in a file."""
+    scopes = list(scopes_of(tree))
+    found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
+    return found + list(carried_states(scopes))

@@ -1,0 +1,162 @@
+"""Finds scalers that are fitted to all data, which the program then splits into training and test data.
+
+The scaler then knows the mean, the range or the deviation of the test data: of the future, if the data are a series.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_wrapper.source_patterns.pattern import Pattern
+from proxy_wrapper.source_patterns.syntax import Scope, is_variable, last_name, names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FITTED: Final = "scaler-fitted-on-all"
+
+_SCALER: Final = re.compile(r"\w*Scaler|PowerTransformer|QuantileTransformer")
+_NO_SCALER: Final = frozenset({"GradScaler", "GradientScaler", "LossScaler"})
+_KEEPING: Final = frozenset({"reshape", "to_numpy", "astype", "numpy", "copy", "view", "float", "unsqueeze"})
+"""Methods whose result has all rows."""
+_TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
+_TEST: Final = frozenset({"test", "testing", "te", "tst", "val", "valid", "validation", "eval", "dev", "holdout"})
+_FITS: Final = frozenset({"fit", "fit_transform"})
+_SPLITS: Final = frozenset({"train_test_split", "random_split"})
+
+
+class _Fit(NamedTuple):
+    """A call that fits a scaler to a variable; the scaler's variable, "" if it has none."""
+
+    line: int
+    scaler: str
+    data: str
+    result: str
+
+
+def scaled_before_split(scope: Scope) -> Iterator[Pattern]:
+    """The fits of a scope to data that it then splits, scaled by them."""
+    if scope.words.isdisjoint(_FITS):
+        return
+    scalers = {
+        ast.unparse(target)
+        for target, value in scope.assignments
+        if is_variable(target) and _makes_scaler(value) and len(scope.stores(ast.unparse(target))) == 1
+    }
+    for fit in _fits(scope, scalers):
+        scaled = {fit.result} if fit.result else set()
+        scaled |= {
+            ast.unparse(target)
+            for target, value in scope.assignments
+            if fit.scaler and is_variable(target) and _scales(value, fit)
+        }
+        line = _split(_derived(scaled, scope), scope)
+        if line > fit.line:
+            yield Pattern(FITTED, fit.line, (fit.data,), line)
+
+
+def _makes_scaler(value: ast.expr) -> bool:
+    """Whether an expression creates a scaler, and perhaps fits it."""
+    if not isinstance(value, ast.Call):
+        return False
+    if isinstance(value.func, ast.Attribute) and value.func.attr == "fit":
+        return _makes_scaler(value.func.value)
+    name = last_name(value.func)
+    return _SCALER.fullmatch(name) is not None and name not in _NO_SCALER
+
+
+def _fits(scope: Scope, scalers: set[str]) -> Iterator[_Fit]:
+    """The calls that fit scalers to variables not named as training data."""
+    results = {id(value): ast.unparse(target) for target, value in scope.assignments if is_variable(target)}
+    for call in scope.calls:
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr not in _FITS or not call.args:
+            continue
+        data, owner = _variable_in(call.args[0]), ast.unparse(function.value)
+        if data is None or _words(data) & (_TRAINING | _TEST):
+            continue
+        if owner not in scalers and not _makes_scaler(function.value):
+            continue
+        result = results.get(id(call), "")
+        scaler = owner if owner in scalers else result if function.attr == "fit" else ""
+        yield _Fit(call.lineno, scaler, data, result if function.attr == "fit_transform" else "")
+
+
+def _variable_in(value: ast.expr) -> str | None:
+    """The variable that has the rows of an expression: `df` for `df[["close"]].values.reshape(-1, 1)`.
+
+    None if it may have only some of the rows.
+    """
+    while not is_variable(value) or (isinstance(value, ast.Attribute) and value.attr == "values"):
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _KEEPING:
+            value = value.func.value
+        elif isinstance(value, ast.Attribute) or (isinstance(value, ast.Subscript) and _selects_columns(value.slice)):
+            value = value.value
+        else:
+            return None
+    return ast.unparse(value)
+
+
+def _selects_columns(index: ast.expr) -> bool:
+    """Whether an index selects columns by name, or all rows."""
+    if isinstance(index, ast.Tuple):
+        first = index.elts[0] if index.elts else None
+        return isinstance(first, ast.Slice) and first.lower is first.upper is None
+    names = index.elts if isinstance(index, ast.List) else [index]
+    return all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in names)
+
+
+def _scales(value: ast.expr, fit: _Fit) -> bool:
+    """Whether an expression is the data that a scaler was fitted to, scaled by it."""
+    if not isinstance(value, ast.Call) or not value.args or _variable_in(value.args[0]) != fit.data:
+        return False
+    return ast.unparse(value.func) in (fit.scaler, f"{fit.scaler}.transform")
+
+
+def _derived(scaled: set[str], scope: Scope) -> set[str]:
+    """Variables that hold scaled data, and those computed from them for all samples, as windows of a series are."""
+    found = set(scaled)
+    for target, value in scope.assignments:
+        names = [ast.unparse(each) for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        is_split = isinstance(value, ast.Call) and last_name(value.func) in _SPLITS
+        if found & _read(value) and not is_split and not any(_words(name) & (_TRAINING | _TEST) for name in names):
+            found.update(names)
+    return found
+
+
+def _split(data: set[str], scope: Scope) -> int:
+    """The line that splits some of the data into a part for training and one for tests; 0 if none does."""
+    first: set[str] = set()
+    for target, value in scope.assignments:
+        if isinstance(value, ast.Call) and last_name(value.func) in _SPLITS:
+            if any(ast.unparse(each) in data for each in value.args):
+                return value.lineno
+            continue
+        words = {word for each in ast.walk(target) if isinstance(each, (ast.Name, ast.Attribute)) for word in _of(each)}
+        for part in (each for each in ast.walk(value) if isinstance(each, ast.Subscript)):
+            name, index = ast.unparse(part.value), part.slice
+            index = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+            if name not in data or not isinstance(index, ast.Slice):
+                continue
+            if index.lower is None and index.upper is not None and words & _TRAINING:
+                first.add(name)
+            if index.lower is not None and words & _TEST and name in first:
+                return part.lineno
+    return 0
+
+
+def _read(value: ast.expr) -> set[str]:
+    attributes = (each for each in ast.walk(value) if isinstance(each, ast.Attribute))
+    return names_in(value) | {ast.unparse(each) for each in attributes}
+
+
+def _of(node: ast.Name | ast.Attribute) -> set[str]:
+    return _words(node.id if isinstance(node, ast.Name) else node.attr)
+
+
+def _words(name: str) -> set[str]:
+    """The words of a name; `xtrain` counts as two."""
+    words = {each for each in re.split(r"[_.]", name.lower()) if each}
+    return words | {each[1:] for each in words if each[0] in "xy"}

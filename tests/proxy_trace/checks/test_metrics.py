@@ -1,0 +1,31 @@
+"""Metrics of the last batch are told, unless there is only one batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy_trace.checks import metrics
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACES = (events.Location(3, "train.py", 21, "evaluate"), events.Location(4, "train.py", 20, "evaluate"))
+RECORD = events.SourcePattern(1, what="count-overwritten", names=["correct"], made=3, other=4)
+
+
+def loading(batches: int) -> events.Loading:
+    return events.Loading(2, location=4, id=1, sampler="SequentialSampler", batches=batches, count=1)
+
+
+def test_an_overwritten_count_is_told_at_its_line(tmp_path: Path, write_trace: WriteTrace) -> None:
+    trace = write_trace(tmp_path / "a.jsonl", *PLACES, NET, RECORD, loading(4))
+    (finding,) = find(trace, metrics.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("metric-of-last-batch", "correct", "train.py:21")
+
+
+def test_the_only_batch_may_be_all(tmp_path: Path, write_trace: WriteTrace) -> None:
+    assert find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, RECORD, loading(1)), metrics.CHECK) == []
