@@ -14,8 +14,10 @@ from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.attentions import ATTENDED
+from proxy_wrapper.loss_graph.class_weights import CLASSES, POSITIVES
 from proxy_wrapper.loss_graph.critics import ERROR
 from proxy_wrapper.loss_graph.draws import DRAW
+from proxy_wrapper.loss_graph.elbo import WEIGHT
 from proxy_wrapper.loss_graph.find_patterns import find_patterns
 from proxy_wrapper.loss_graph.graph import LossGraph
 from proxy_wrapper.loss_graph.last_steps import LAST_STEP
@@ -24,10 +26,17 @@ from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import Body, reachable
+from proxy_wrapper.places.called_functions import Body, bodies_around, reachable
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
-from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
+from proxy_wrapper.places.named_lines import (
+    class_weight_line,
+    error_line,
+    norm_line,
+    positive_weight_line,
+    reconstruction_line,
+    scale_line,
+)
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.places.view_lines import view_lines
 
@@ -44,8 +53,10 @@ _LOOKS: Final = 2
 _MOST_PLACES: Final = 100
 _SEQUENCES: Final = 3
 """The dimensions of a batch of sequences of vectors."""
-_LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
+_LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line, WEIGHT: reconstruction_line}
 """For patterns that functions outside modules may make: what finds the line in several functions."""
+_LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line}
+"""For patterns that depend on what was made before training: what finds the line in all functions around."""
 
 
 class GraphPatterns:
@@ -90,6 +101,10 @@ class GraphPatterns:
             return self._line_of_modules(lambda code: self._view_lines(code, pattern.viewed_to))
         if pattern.what in _LINES:
             return self._line_of(_LINES[pattern.what])
+        if pattern.what in _LINES_AROUND:
+            locator = self._tracer.locator
+            bodies = bodies_around(locator.user_frame(1), locator.is_user_code)
+            return locator.line(_LINES_AROUND[pattern.what](bodies))
         lines_of = self._finders.get(pattern.what)
         return 0 if lines_of is None else self._line_of_modules(lines_of)
 

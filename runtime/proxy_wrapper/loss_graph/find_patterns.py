@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.loss_graph.attentions import attended_padding
 from proxy_wrapper.loss_graph.class_scores import classes_in_views, similarities_with_self, softmaxes
+from proxy_wrapper.loss_graph.class_weights import class_weights, positive_weights
 from proxy_wrapper.loss_graph.critics import errors_not_detached
 from proxy_wrapper.loss_graph.draws import draws_without_gradient
+from proxy_wrapper.loss_graph.elbo import divergences_that_outweigh
 from proxy_wrapper.loss_graph.last_steps import last_steps
 from proxy_wrapper.loss_graph.linear_layers import linear_layers
 from proxy_wrapper.loss_graph.norms import norms_of_batches
@@ -27,7 +29,8 @@ _BY_STRUCTURE: Final = (
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
-    *(norms_of_batches, scales_that_are_variances, errors_not_detached),
+    *(norms_of_batches, scales_that_are_variances, errors_not_detached, divergences_that_outweigh),
+    *(positive_weights, class_weights),
 )
 """The finders that read what nodes have saved for the backward pass.
 
