@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks import (
     activations,
+    arguments,
     averages,
     batch_dimension,
     batch_norms,
@@ -92,6 +93,7 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
         targets,
         formulas,
         class_weights,
+        arguments,
         loss_signs,
         inputs,
         data_order,

@@ -771,6 +771,21 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
+        "Loss and data",
+        "Two arguments of a loss stand in each other's place.",
+        "arguments-swapped",
+        ("https://github.com/autonomousvision/sledge/issues/4",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A likelihood or a distribution is given a standard deviation where it takes a variance, or the reverse.",
+        "variance-or-deviation",
+        (
+            "https://github.com/unit8co/darts/pull/1162",
+            "https://github.com/MaximeRobeyns/bayesian_flow_networks/issues/1",
+        ),
+    ),
+    KindOfBug(
         "Gradients",
         "The policy loss sends a gradient through the advantage into the critic.",
         "advantage-not-detached",

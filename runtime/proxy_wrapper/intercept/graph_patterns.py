@@ -25,8 +25,10 @@ from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.token_targets import SEEN
+from proxy_wrapper.places.argument_names import wrong_arguments
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import Body, bodies_around, reachable
+from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
 from proxy_wrapper.places.named_lines import (
@@ -72,6 +74,7 @@ class GraphPatterns:
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
         }
+        self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.
         self._without_positions: weakref.WeakSet[type] = weakref.WeakSet()
 
@@ -89,6 +92,7 @@ class GraphPatterns:
                 self._emit(pattern, location, tuple(weights), self._line_of_pattern(pattern))
         if not looks:
             self._positions(location)
+            self._arguments(location)
 
     def _id_of(self, tensor: torch.Tensor) -> int:
         """The id of a tensor; 0 if it is not a known one."""
@@ -124,6 +128,32 @@ class GraphPatterns:
                 if len(shape) == _SEQUENCES and shape[1 - each.dim] == 1 < shape[each.dim]:
                     made = tracer.locator.line(AssignedLine(forward.code, each.line))
                     self._emit(Pattern("position-slice", shape, each.dim), location, made=made, module=entry.id)
+
+    def _arguments(self, location: int) -> None:
+        """Report calls of PyTorch's functions whose arguments are named like other parameters."""
+        tracer = self._tracer
+        for body in self._running():
+            syntax = tracer.functions.find_any(body.code)
+            for each in () if syntax is None else wrong_arguments(syntax, body):
+                line = tracer.locator.line(AssignedLine(body.code, each.line))
+                if line and (each.what, line) not in self._reported:
+                    self._reported.add((each.what, line))
+                    self._emit(Pattern(each.what, ()), location, made=line)
+
+    def _running(self) -> list[Body]:
+        """The functions of the program that are running or that these call, and those that modules call."""
+        locator = self._tracer.locator
+        starts = []
+        for entry in list(self._tracer.registry):
+            forward = forward_of(entry)
+            if forward is not None and forward.code.co_argcount:
+                starts.append(forward._replace(values={forward.code.co_varnames[0]: entry.module()}))
+        frame = locator.user_frame(2)
+        while frame is not None:
+            if locator.is_user_code(frame.f_code):
+                starts.insert(0, Body(frame.f_code, frame.f_globals, values_of(frame)))
+            frame = frame.f_back
+        return self._bodies(starts)
 
     def _view_lines(self, code: CodeType, dimensions: int) -> Iterator[AssignedLine]:
         """The lines of a function that view a tensor to so many dimensions."""

@@ -14,7 +14,13 @@ from proxy_wrapper.loss_graph.last_steps import last_steps
 from proxy_wrapper.loss_graph.linear_layers import linear_layers
 from proxy_wrapper.loss_graph.norms import norms_of_batches
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
-from proxy_wrapper.loss_graph.targets import binary_targets, multi_hot_targets, pair_targets, sign_targets
+from proxy_wrapper.loss_graph.targets import (
+    binary_targets,
+    multi_hot_targets,
+    pair_targets,
+    sign_targets,
+    targets_as_scores,
+)
 from proxy_wrapper.loss_graph.token_targets import token_targets
 from proxy_wrapper.loss_graph.views import mixed_heads, mixed_views
 from proxy_wrapper.values.statistics import unobserved
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 
 _BY_STRUCTURE: Final = (
     *(linear_layers, softmaxes, classes_in_views, similarities_with_self, mixed_views, mixed_heads),
-    draws_without_gradient,
+    *(draws_without_gradient, targets_as_scores),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
