@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks import (
     activations,
+    arguments,
     averages,
     batch_dimension,
     batch_norms,
     calls,
+    class_weights,
     clearing,
     clipping,
     data_order,
@@ -93,6 +95,8 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
         loss_functions,
         targets,
         formulas,
+        class_weights,
+        arguments,
         loss_signs,
         inputs,
         data_order,

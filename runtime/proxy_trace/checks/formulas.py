@@ -5,6 +5,7 @@
 | comparisons of rows that were divided by the norm of the whole batch | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
+| a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
 
 Only the structure of the graph, or the source, decides. The graph is examined in the first backward passes at a place.
@@ -58,6 +59,23 @@ ADVANTAGE: Final = Rule(
         "https://github.com/keras-team/keras-io/issues/194",
     ),
 )
+DIVERGENCE: Final = Rule(
+    "divergence-outweighs",
+    WARNING,
+    "Divergences that are summed, with reconstructions that are averaged",
+    "The loss of a variational autoencoder adds its reconstruction, computed from the noisy sample, to the divergence "
+    "from a standard normal distribution. The reconstruction is the mean over all elements of the batch, or over its "
+    "samples, but the divergence is a sum over them. So each of its elements counts 20 times or more as much as one of "
+    "the reconstruction, and the encoder learns to ignore its input. This is reported only if the loss has no other "
+    "term, and if the excess is just the number of elements averaged over, so that no factor was chosen for it.",
+    "Sum both over the elements of a sample, and average both over the batch: "
+    "`F.mse_loss(out, x, reduction='sum') / len(x)`. Or multiply the divergence by a factor on purpose.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/zdebruine/MMVAE/pull/19",
+        "https://github.com/orybkin/sigma-vae-tensorflow/issues/2",
+    ),
+)
 
 RATIO: Final = Rule(
     "ratio-to-itself",
@@ -77,6 +95,11 @@ RATIO: Final = Rule(
 _RULES: Final = {
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
     "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
+    "divergence-outweighs": (
+        DIVERGENCE,
+        "loss",
+        "its divergence counts {value:,.0f} times as much as its reconstruction of shape {shape}",
+    ),
     "error-not-detached": (ADVANTAGE, "loss", "the weights of log-probabilities, of shape {shape}, are not detached"),
 }
 """For each pattern, its rule, and the name and reason of its findings."""
@@ -94,7 +117,7 @@ def _look(evidence: Evidence) -> Sight | None:
             if (rule.code, place) in reported:
                 continue
             reported.add((rule.code, place))
-            words = reason.format(shape=tuple(event.shape))
+            words = reason.format(shape=tuple(event.shape), value=next(iter(event.values), 0.0))
             findings.append(rule.finding(name, words, [of_process.process.rank], step=event.step, place=place))
         findings += [
             RATIO.finding(
@@ -109,5 +132,7 @@ def _look(evidence: Evidence) -> Sight | None:
     return Sight(findings, [*evidence.device_words, *evidence.compiled_words]) if findings else None
 
 
-CHECK: Final = Check("formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE, RATIO))
+CHECK: Final = Check(
+    "formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE, DIVERGENCE, RATIO)
+)
 """Present only if it finds something, because few programs contain such formulas."""

@@ -805,6 +805,39 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/rachtsingh/ibp_vae/issues/3", "https://github.com/keras-team/keras/issues/3283"),
     ),
     KindOfBug(
+        "Loss and data",
+        "A variational autoencoder averages its reconstruction over elements, but sums its divergence.",
+        "divergence-outweighs",
+        (
+            "https://github.com/zdebruine/MMVAE/pull/19",
+            "https://github.com/orybkin/sigma-vae-tensorflow/issues/2",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Weights of classes are proportional to how often the classes occur, instead of the inverse.",
+        "class-weights-inverse",
+        (
+            "https://github.com/amanshenoy/multilogue-net/issues/21",
+            "https://github.com/ultralytics/yolov3/issues/249",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Two arguments of a loss stand in each other's place.",
+        "arguments-swapped",
+        ("https://github.com/autonomousvision/sledge/issues/4",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A likelihood or a distribution is given a standard deviation where it takes a variance, or the reverse.",
+        "variance-or-deviation",
+        (
+            "https://github.com/unit8co/darts/pull/1162",
+            "https://github.com/MaximeRobeyns/bayesian_flow_networks/issues/1",
+        ),
+    ),
+    KindOfBug(
         "Gradients",
         "The policy loss sends a gradient through the advantage into the critic.",
         "advantage-not-detached",

@@ -37,7 +37,8 @@ REPEATED: Final = Rule(
     "One layer in place of several",
     "A container has the same module at all of its positions, two or more, because the list that it was created from "
     "multiplies a new module, as `[Block()] * 4` does. All positions share one set of weights. A container that "
-    "repeats a module created before, in its own statement, is not reported: it may share on purpose.",
+    "repeats a module created before, in its own statement, is not reported: it may share on purpose. For a container "
+    "that is no attribute of a module of the program, such a list is searched in the code that created the model.",
     "Create one module for each position: `[Block() for _ in range(4)]`. To share weights on purpose, assign the "
     "module to a variable first.",
     "show {run} --kind module --name {name}",

@@ -15,8 +15,10 @@ from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.attentions import ATTENDED
 from proxy_wrapper.loss_graph.class_scores import SOFTMAX
+from proxy_wrapper.loss_graph.class_weights import CLASSES, POSITIVES
 from proxy_wrapper.loss_graph.critics import ERROR
 from proxy_wrapper.loss_graph.draws import DRAW
+from proxy_wrapper.loss_graph.elbo import WEIGHT
 from proxy_wrapper.loss_graph.find_patterns import find_patterns
 from proxy_wrapper.loss_graph.graph import LossGraph
 from proxy_wrapper.loss_graph.last_steps import LAST_STEP
@@ -24,11 +26,20 @@ from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.token_targets import SEEN
+from proxy_wrapper.places.argument_names import wrong_arguments
 from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import Body, reachable
+from proxy_wrapper.places.called_functions import Body, bodies_around, reachable
+from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
-from proxy_wrapper.places.named_lines import error_line, norm_line, scale_line
+from proxy_wrapper.places.named_lines import (
+    class_weight_line,
+    error_line,
+    norm_line,
+    positive_weight_line,
+    reconstruction_line,
+    scale_line,
+)
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.places.softmax_lines import softmax_lines
 from proxy_wrapper.places.view_lines import view_lines
@@ -46,8 +57,10 @@ _LOOKS: Final = 2
 _MOST_PLACES: Final = 100
 _SEQUENCES: Final = 3
 """The dimensions of a batch of sequences of vectors."""
-_LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line}
+_LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line, WEIGHT: reconstruction_line}
 """For patterns that functions outside modules may make: what finds the line in several functions."""
+_LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line}
+"""For patterns that depend on what was made before training: what finds the line in all functions around."""
 
 
 class GraphPatterns:
@@ -63,6 +76,7 @@ class GraphPatterns:
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
         }
+        self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.
         self._without_positions: weakref.WeakSet[type] = weakref.WeakSet()
 
@@ -80,6 +94,7 @@ class GraphPatterns:
                 self._emit(pattern, location, tuple(weights), self._line_of_pattern(pattern))
         if not looks:
             self._positions(location)
+            self._arguments(location)
 
     def _id_of(self, tensor: torch.Tensor) -> int:
         """The id of a tensor; 0 if it is not a known one."""
@@ -94,6 +109,10 @@ class GraphPatterns:
             return self._line_of(_LINES[pattern.what])
         if pattern.what == SOFTMAX:
             return 0 if pattern.dim else self._line_of_modules(self._softmax_lines)
+        if pattern.what in _LINES_AROUND:
+            locator = self._tracer.locator
+            bodies = bodies_around(locator.user_frame(1), locator.is_user_code)
+            return locator.line(_LINES_AROUND[pattern.what](bodies))
         lines_of = self._finders.get(pattern.what)
         return 0 if lines_of is None else self._line_of_modules(lines_of)
 
@@ -113,6 +132,32 @@ class GraphPatterns:
                 if len(shape) == _SEQUENCES and shape[1 - each.dim] == 1 < shape[each.dim]:
                     made = tracer.locator.line(AssignedLine(forward.code, each.line))
                     self._emit(Pattern("position-slice", shape, each.dim), location, made=made, module=entry.id)
+
+    def _arguments(self, location: int) -> None:
+        """Report calls of PyTorch's functions whose arguments are named like other parameters."""
+        tracer = self._tracer
+        for body in self._running():
+            syntax = tracer.functions.find_any(body.code)
+            for each in () if syntax is None else wrong_arguments(syntax, body):
+                line = tracer.locator.line(AssignedLine(body.code, each.line))
+                if line and (each.what, line) not in self._reported:
+                    self._reported.add((each.what, line))
+                    self._emit(Pattern(each.what, ()), location, made=line)
+
+    def _running(self) -> list[Body]:
+        """The functions of the program that are running or that these call, and those that modules call."""
+        locator = self._tracer.locator
+        starts = []
+        for entry in list(self._tracer.registry):
+            forward = forward_of(entry)
+            if forward is not None and forward.code.co_argcount:
+                starts.append(forward._replace(values={forward.code.co_varnames[0]: entry.module()}))
+        frame = locator.user_frame(2)
+        while frame is not None:
+            if locator.is_user_code(frame.f_code):
+                starts.insert(0, Body(frame.f_code, frame.f_globals, values_of(frame)))
+            frame = frame.f_back
+        return self._bodies(starts)
 
     def _view_lines(self, code: CodeType, dimensions: int) -> Iterator[AssignedLine]:
         """The lines of a function that view a tensor to so many dimensions."""

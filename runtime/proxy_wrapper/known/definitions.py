@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter, Statistics
@@ -11,8 +12,9 @@ from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import level_name
 from proxy_wrapper.places.assigned_lines import AttributeLines
+from proxy_wrapper.places.called_functions import bodies_around, functions_of
 from proxy_wrapper.places.filled_lines import FilledLines
-from proxy_wrapper.places.repeated_lists import repeats_new_object
+from proxy_wrapper.places.repeated_lists import repeated_line, repeats_new_object
 from proxy_wrapper.values.distributed_tensors import placements_of
 from proxy_wrapper.values.statistics import summarize, unobserved
 from proxy_wrapper.values.torch_functions import numel
@@ -71,12 +73,13 @@ class Definitions:
         entry.calls_seen = _is_call_of_torch(module)
         entry.module_of_type = _module_of_type(module)
         parameters = sum(_elements(found.module) for found in named_modules(module, ""))
-        entry.repeated = self._repeated(entry, module) if parameters else 0
+        if parameters:
+            self._note_repeated(entry, module)
         self._send_module(entry, parameters, location)
 
     def _send_module(self, entry: ModuleEntry, parameters: int, location: int) -> None:
         parent = entry.parent if entry.parent is not None and entry.parent.channel is entry.channel else None
-        made = self._made(entry)
+        made = entry.repeated_at or self._made(entry)
         entry.channel.define_location(made)
         entry.channel.emit(
             Module(
@@ -113,15 +116,23 @@ class Definitions:
             entry = entry.parent
         return 0
 
-    def _repeated(self, entry: ModuleEntry, module: nn.Module) -> int:
-        """How many positions of a container hold one module that `__init__` makes once and multiplies; else 0."""
+    def _note_repeated(self, entry: ModuleEntry, module: nn.Module) -> None:
+        """Note how many positions of a container hold one module that the program makes once and multiplies."""
         children = list(module._modules.values())
+        if len(children) < 2 or children[0] is None or any(each is not children[0] for each in children):
+            return
         holder = None if entry.parent is None else entry.parent.module()
-        if len(children) < 2 or holder is None or any(each is not children[0] for each in children):
-            return 0
         key = entry.name.rpartition(".")[2]
-        assigned = self._attributes.find(type(holder), key)
-        return len(children) if assigned is not None and repeats_new_object(assigned.code, key) else 0
+        assigned = None if holder is None else self._attributes.find(type(holder), key)
+        if assigned is not None:
+            entry.repeated = len(children) if repeats_new_object(assigned.code, key) else 0
+            return
+        codes = [each.code for each in bodies_around(self._locator.user_frame(), self._locator.is_user_code)]
+        defining = sys.modules.get(type(children[0]).__module__)
+        codes += [each.code for each in functions_of({} if defining is None else vars(defining))]
+        found = repeated_line(filter(self._locator.is_user_code, codes), type(children[0]).__name__)
+        if found is not None:
+            entry.repeated, entry.repeated_at = len(children), self._locator.line(found)
 
     def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Send the definition of one parameter or buffer, with its last known statistics."""

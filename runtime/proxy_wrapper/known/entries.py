@@ -148,6 +148,7 @@ class ModuleEntry:
         "registered",
         "removed",
         "repeated",
+        "repeated_at",
         "state",
         "state_ids",
         "successor",
@@ -191,6 +192,7 @@ class ModuleEntry:
         self.calls_seen = True
         self.module_of_type = ""
         self.repeated = 0
+        self.repeated_at = 0  # The line that multiplies the module, if no attribute is assigned there.
         # For a top module: the state of the thread that last proxied it, called it, or stepped with it.
         self.user: weakref.ref[object] | None = None
         # How that thread trains. This is kept after the thread ends.

@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.loss_graph.attentions import attended_padding
 from proxy_wrapper.loss_graph.class_scores import classes_in_views, similarities_with_self, softmaxes
+from proxy_wrapper.loss_graph.class_weights import class_weights, positive_weights
 from proxy_wrapper.loss_graph.critics import errors_not_detached
 from proxy_wrapper.loss_graph.draws import draws_without_gradient
+from proxy_wrapper.loss_graph.elbo import divergences_that_outweigh
 from proxy_wrapper.loss_graph.last_steps import last_steps
 from proxy_wrapper.loss_graph.linear_layers import linear_layers
 from proxy_wrapper.loss_graph.norms import norms_of_batches
 from proxy_wrapper.loss_graph.output_ranges import targets_out_of_range
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
-from proxy_wrapper.loss_graph.targets import binary_targets, multi_hot_targets, pair_targets, sign_targets
+from proxy_wrapper.loss_graph.targets import (
+    binary_targets,
+    multi_hot_targets,
+    pair_targets,
+    sign_targets,
+    targets_as_scores,
+)
 from proxy_wrapper.loss_graph.token_targets import token_targets
 from proxy_wrapper.loss_graph.views import mixed_heads, mixed_views
 from proxy_wrapper.values.statistics import unobserved
@@ -24,11 +32,12 @@ if TYPE_CHECKING:
 
 _BY_STRUCTURE: Final = (
     *(linear_layers, softmaxes, classes_in_views, similarities_with_self, mixed_views, mixed_heads),
-    draws_without_gradient,
+    *(draws_without_gradient, targets_as_scores),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
     *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
+    *(divergences_that_outweigh, positive_weights, class_weights),
 )
 """The finders that read what nodes have saved for the backward pass.
 

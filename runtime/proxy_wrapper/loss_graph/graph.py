@@ -11,10 +11,14 @@ _MOST_NODES: Final = 4096
 
 
 class LossGraph:
-    """The nodes of an autograd graph, those nearest to the loss first; in a large graph, only these."""
+    """The nodes of an autograd graph, those nearest to the loss first; in a large graph, only these.
+
+    Attributes:
+        root: the node that computed the loss.
+    """
 
     def __init__(self, root: Any) -> None:
-        """Args: root: the node that computed the loss."""
+        self.root = root
         self._users: dict[Any, list[Any]] = {root: []}
         self._named: dict[str, list[Any]] = {}
         pending = [root]

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 SCALE: Final = "scale-is-variance"
 
-_EXPONENTIAL: Final = "ExpBackward0"
+EXPONENTIAL: Final = "ExpBackward0"
 _HALF: Final = 0.5
 _FACTORS: Final = 2
 
 
 def scales_that_are_variances(graph: LossGraph) -> Iterator[Pattern]:
     """The first divergence of which the variance also scales the noise of a draw."""
-    scales = [found for node in graph.named(("AddBackward0",)) if (found := _noisy(node)) is not None]
+    scales = [found for node in graph.named(("AddBackward0",)) if (found := noisy(node)) is not None]
     for node in graph.named({*SUMS, DIFFERENCE}) if scales else ():
         terms = terms_of(Output(node, 0))
         for mean, exponential in scales:
@@ -35,7 +35,7 @@ def scales_that_are_variances(graph: LossGraph) -> Iterator[Pattern]:
                 return
 
 
-def _noisy(node: Any) -> tuple[Output, Output] | None:
+def noisy(node: Any) -> tuple[Output, Output] | None:
     """The mean and the scale of a sum of a mean and noise, where the scale is an exponential; None for other nodes."""
     inputs = inputs_of(node)
     if len(inputs) != _FACTORS:
@@ -44,7 +44,7 @@ def _noisy(node: Any) -> tuple[Output, Output] | None:
         factors = inputs_of(noise.node)
         if noise.node.name() != PRODUCT or len(factors) != 1 or len(noise.node.next_functions) != _FACTORS:
             continue
-        if factors[0].node.name() == _EXPONENTIAL and factor_of(noise.node) is None:
+        if factors[0].node.name() == EXPONENTIAL and factor_of(noise.node) is None:
             return mean, factors[0]
     return None
 
@@ -61,7 +61,7 @@ def _of_exponential(terms: dict[Output, float], exponential: Output) -> float:
     found = [
         factor
         for value, factor in terms.items()
-        if value.node.name() == _EXPONENTIAL and _argument(value.node) == argument
+        if value.node.name() == EXPONENTIAL and _argument(value.node) == argument
     ]
     return found[0] if len(found) == 1 else 0.0
 

@@ -17,6 +17,7 @@ from proxy_wrapper.loss_graph.nodes import (
     inputs_of,
     node_before,
     only_node_before,
+    shape_of,
 )
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.saved_tensors import saved_tensor
@@ -57,6 +58,17 @@ def binary_targets(graph: LossGraph) -> Iterator[Pattern]:
         lowest, highest = map(float, map(item, aminmax(targets)))
         if lowest < -_FARTHEST or highest > 1 + _FARTHEST:
             yield Pattern("binary-targets", tuple(targets.shape), values=(lowest, highest))
+
+
+def targets_as_scores(graph: LossGraph) -> Iterator[Pattern]:
+    """Binary cross entropies whose targets have a gradient, and whose scores have none.
+
+    The targets must go into nothing else: some losses add the cross entropy of both directions.
+    """
+    for node in graph.named(_BINARY_LOSSES):
+        targets = node_before(node, 1)
+        if node_before(node, 0) is None and targets is not None and len(graph.users(targets)) == 1:
+            yield Pattern("targets-as-scores", shape_of(targets))
 
 
 def sign_targets(graph: LossGraph) -> Iterator[Pattern]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torch import nn
 
 from proxy_wrapper.places.assigned_lines import AssignedLine, named_instructions, variables_behind
+from proxy_wrapper.places.keyword_lines import keyword_lines
 from proxy_wrapper.places.outermost_calls import value_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ _LAYERS: Final = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid)
 _NORMS: Final = frozenset({"norm", "vector_norm"})
 _EXPONENTIALS: Final = frozenset({"exp", "exp_"})
 _NOISE: Final = frozenset({"randn_like", "randn", "normal", "normal_", "rsample", "Normal"})
+_RECONSTRUCTIONS: Final = frozenset(
+    {
+        *("mse_loss", "MSELoss", "l1_loss", "L1Loss", "smooth_l1_loss", "SmoothL1Loss", "huber_loss", "HuberLoss"),
+        *("binary_cross_entropy", "BCELoss", "binary_cross_entropy_with_logits", "BCEWithLogitsLoss"),
+    }
+)
+_CLASS_LOSSES: Final = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
 _ERRORS: Final = re.compile(r"_?(adv|advantages?|td_errors?|deltas?)")
 _ALL: Final = frozenset({"parameters", "named_parameters", "state_dict"})
 _MOVES: Final = frozenset({"copy_", "lerp_", "mul_", "add_", "data"})
@@ -55,6 +63,13 @@ def scale_line(bodies: Iterable[Body]) -> AssignedLine | None:
     return _only(_reading_lines(drawing, _EXPONENTIALS))
 
 
+def reconstruction_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that computes an error, in functions that read an exponential or else in all; None if unknown."""
+    bodies = list(bodies)
+    near = [body for body in bodies if any(_reading_lines([body], _EXPONENTIALS))]
+    return _only(_reading_lines(near, _RECONSTRUCTIONS)) or _only(_reading_lines(bodies, _RECONSTRUCTIONS))
+
+
 def error_line(bodies: Iterable[Body]) -> AssignedLine | None:
     """The only line that assigns a variable named like the error of a critic; None if there is not exactly one."""
     return _only(
@@ -63,6 +78,18 @@ def error_line(bodies: Iterable[Body]) -> AssignedLine | None:
         for each in named_instructions(body.code)
         if each.is_store and _ERRORS.fullmatch(each.name)
     )
+
+
+def positive_weight_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that passes `pos_weight` by keyword; None if there is not exactly one."""
+    return _only(
+        AssignedLine(body.code, line) for body in bodies for line in keyword_lines(body.code, frozenset({"pos_weight"}))
+    )
+
+
+def class_weight_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that makes or calls a loss of classes; None if there is not exactly one."""
+    return _only(_reading_lines(bodies, _CLASS_LOSSES))
 
 
 def average_line(bodies: Iterable[Body]) -> AssignedLine | None:

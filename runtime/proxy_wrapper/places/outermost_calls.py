@@ -45,7 +45,7 @@ def outermost_callee(code: CodeType, line: int, name: str = "") -> tuple[str, ..
     if len(code.co_code) > _MOST_BYTES:
         return ()
     instructions = list(dis.get_instructions(code))
-    lines = _lines_of(code, instructions)
+    lines = lines_of(code, instructions)
     ends = [
         index
         for index, each in enumerate(instructions)
@@ -88,11 +88,11 @@ def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
     if len(code.co_code) > _MOST_BYTES:
         return
     instructions = list(dis.get_instructions(code))
-    lines = _lines_of(code, instructions)
+    lines = lines_of(code, instructions)
     for index, each in enumerate(instructions):
         if each.opname != "POP_TOP" or index < 1 or instructions[index - 1].opname not in _CALLS:
             continue
-        names = _callee_of(instructions, index - 1)
+        names = callee_at(instructions, index - 1)
         if names:
             start, _ = _start_of(instructions, index - 1)
             yield DiscardedCallee(lines[start], names, _constants_in(instructions[start:index], code))
@@ -133,10 +133,10 @@ def _attribute(value: Any, name: str) -> Any:
 def _callee_before(instructions: list[dis.Instruction], end: int) -> tuple[str, ...]:
     """The path of the last call before an instruction that uses its result."""
     last = _skip_parts(instructions, end - 1)
-    return _callee_of(instructions, last)
+    return callee_at(instructions, last)
 
 
-def _callee_of(instructions: list[dis.Instruction], last: int) -> tuple[str, ...]:
+def callee_at(instructions: list[dis.Instruction], last: int) -> tuple[str, ...]:
     """The path of the callee of the instruction at `last`; () if that is no call, or its callee has no name."""
     if last < 0 or instructions[last].opname not in _CALLS:
         return ()
@@ -214,7 +214,7 @@ def stack_effect(instruction: dis.Instruction) -> int:
     return dis.stack_effect(instruction.opcode, instruction.arg if has_argument else None, jump=False)
 
 
-def _lines_of(code: CodeType, instructions: list[dis.Instruction]) -> list[int]:
+def lines_of(code: CodeType, instructions: list[dis.Instruction]) -> list[int]:
     """The line of each instruction."""
     ranges = list(code.co_lines())
     found, place = [], 0

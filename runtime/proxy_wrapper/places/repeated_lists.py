@@ -6,15 +6,19 @@ Such a list has the same object at each position, not four objects. The function
 from __future__ import annotations
 
 import dis
-from typing import TYPE_CHECKING
+from types import CodeType
+from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.places.outermost_calls import stack_effect
+from proxy_wrapper.places.assigned_lines import MOST_BYTES, AssignedLine
+from proxy_wrapper.places.outermost_calls import callee_at, lines_of, stack_effect
 
 if TYPE_CHECKING:
-    from types import CodeType
+    from collections.abc import Iterable, Iterator
 
 _ENDS = ("STORE_", "POP_TOP", "RETURN_")
 """Name prefixes of the instructions that end a statement, or a part of one."""
+_CALL: Final = "CALL"
+_VARIABLES: Final = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR")
 
 
 def repeats_new_object(code: CodeType, attribute: str) -> bool:
@@ -42,8 +46,52 @@ def repeats_new_object(code: CodeType, attribute: str) -> bool:
         lists = {place for place in lists if place < depth}
         if name == "BUILD_LIST" and is_new:
             lists.add(depth)
-        is_new = name.startswith("CALL")
+        is_new = name.startswith(_CALL)
     return False
+
+
+def repeated_line(codes: Iterable[CodeType], name: str) -> AssignedLine | None:
+    """The first line in several functions that multiplies a list with a new object of a class with some name.
+
+    Args:
+        codes: the functions, searched with those that are defined in them. One that also multiplies a list with an
+            object that was there before is left out: it may have made the container in question from that list.
+        name: the class.
+    """
+    pending = list(codes)
+    for code in pending:
+        pending += [each for each in code.co_consts if isinstance(each, CodeType)]
+        lists = list(_multiplied_lists(code))
+        found = next((each for each in lists if each.name == name), None)
+        if found is not None and all(each.name for each in lists):
+            return found
+    return None
+
+
+def _multiplied_lists(code: CodeType) -> Iterator[AssignedLine]:
+    """The lines that multiply a list, each with the name of the function that made its last item; "" for a variable.
+
+    Lists whose last item is something else, such as a number, are left out.
+    """
+    if len(code.co_code) > MOST_BYTES or not any(map(_multiplies, dis.get_instructions(code))):
+        return
+    instructions = list(dis.get_instructions(code))
+    lines = lines_of(code, instructions)
+    depth, lists = 0, dict[int, str]()  # The places of such lists on the stack, with what made the last item.
+    for index, each in enumerate(instructions):
+        if _multiplies(each):
+            name = lists.get(depth - 1, lists.get(depth))
+            if name is not None:
+                yield AssignedLine(code, lines[index], name)
+        depth += stack_effect(each)
+        lists = {place: name for place, name in lists.items() if place < depth}
+        before = instructions[index - 1] if index else each
+        if each.opname == "BUILD_LIST" and before.opname.startswith(_CALL):
+            callee = callee_at(instructions, index - 1)
+            if callee:
+                lists[depth] = callee[-1].lstrip(".")
+        elif each.opname == "BUILD_LIST" and before.opname.startswith(_VARIABLES):
+            lists[depth] = ""
 
 
 def _multiplies(instruction: dis.Instruction) -> bool:

@@ -149,6 +149,86 @@ def test_noise_that_is_scaled_by_the_variance(
     assert judged(sampled(scale, divergence), tmp_path) == ["scale-is-variance"] * is_told
 
 
+def of_autoencoder(
+    reconstruction: Loss,
+    divergence: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    total: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch.add,
+) -> Loss:
+    """The loss of a variational autoencoder that makes 40 numbers of a sample of two."""
+    spread = torch.linspace(-1, 1, 80).view(2, 40)
+
+    def loss(out: torch.Tensor) -> torch.Tensor:
+        mean, log = out.chunk(2, dim=1)
+        sample = mean + torch.randn(6, 2) * (0.5 * log).exp()
+        return total(reconstruction(sample @ spread), divergence(mean, log))
+
+    return loss
+
+
+WANTED = torch.linspace(0, 1, 240).view(6, 40)
+
+
+def of_logarithm(mean: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+    """The divergence where half of `log` is the logarithm of the deviation."""
+    half = log / 2
+    return (0.5 * (mean**2 + (2 * half).exp() - 1) - half).sum(1).mean()
+
+
+def summed(out: torch.Tensor) -> torch.Tensor:
+    """The squared error, summed over a sample."""
+    return F.mse_loss(out, WANTED, reduction="sum") / 6
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        pytest.param(of_autoencoder(lambda out: F.mse_loss(out, WANTED), usual), 40, id="mse"),
+        pytest.param(of_autoencoder(lambda out: F.mse_loss(out, WANTED), in_place), 240, id="summed over the batch"),
+        pytest.param(of_autoencoder(lambda out: (out - WANTED).pow(2).mean(), halves), 240, id="by hand"),
+        pytest.param(of_autoencoder(lambda out: 0.5 * F.mse_loss(out, WANTED), usual), 80, id="half"),
+        pytest.param(
+            of_autoencoder(lambda out: F.mse_loss(out, WANTED), usual, lambda first, second: (first + second) * 100),
+            40,
+            id="scaled as a whole",
+        ),
+        pytest.param(
+            of_autoencoder(lambda out: F.binary_cross_entropy_with_logits(out, WANTED), usual), 40, id="logits"
+        ),
+        pytest.param(
+            of_autoencoder(lambda out: F.mse_loss(out, WANTED, reduction="none").mean(1).mean(), usual), 40, id="twice"
+        ),
+        pytest.param(of_autoencoder(summed, usual), 0, id="both summed"),
+        pytest.param(of_autoencoder(lambda out: F.mse_loss(out, WANTED) * 40, usual), 0, id="made up for"),
+        pytest.param(
+            of_autoencoder(lambda out: F.mse_loss(out, WANTED), lambda mean, log: 0.7 * usual(mean, log)),
+            0,
+            id="chosen factor",
+        ),
+        pytest.param(
+            of_autoencoder(lambda out: F.mse_loss(out, WANTED), lambda mean, log: 0.025 * usual(mean, log)),
+            0,
+            id="factor of the divergence",
+        ),
+        pytest.param(
+            of_autoencoder(lambda out: F.mse_loss(out, WANTED), usual, lambda first, second: first + 0 * second),
+            0,
+            id="not yet",
+        ),
+        pytest.param(
+            of_autoencoder(lambda out: F.mse_loss(out, WANTED) + out.square().sum(), usual), 0, id="other term"
+        ),
+        pytest.param(of_autoencoder(lambda out: F.mse_loss(out[:, :1], WANTED[:, :1]), usual), 0, id="few elements"),
+        pytest.param(of_autoencoder(lambda out: F.mse_loss(out, WANTED), of_logarithm), 40, id="of the deviation"),
+    ],
+)
+def test_divergences_that_are_summed_where_the_reconstruction_is_averaged(
+    tmp_path: Path, loss: Loss, told: int
+) -> None:
+    assert judged(loss, tmp_path) == ["divergence-outweighs"] * bool(told)
+    reasons = [each.reason for each in find(tmp_path, formulas.CHECK)]
+    assert all(f"counts {told} times" in each for each in reasons)
+
+
 def discrete(out: torch.Tensor) -> torch.Tensor:
     """The log-probabilities of actions among three."""
     return Categorical(logits=out[:, :3]).log_prob(ACTIONS)  # type: ignore[no-any-return]

@@ -63,6 +63,33 @@ def test_a_container_with_one_new_module_at_all_positions_is_told(logdir: str, s
     assert {event.name: event.repeated for event in modules if event.repeated} == {"model.once": 3}
 
 
+class Block(nn.Linear):
+    pass
+
+
+class OtherBlock(nn.Linear):
+    pass
+
+
+def tower(depth: int) -> nn.Module:
+    """Two stacks: one of a single new block, and one of a block that is shared on purpose."""
+    return nn.Sequential(nn.Linear(2, 2), nn.Sequential(*[Block(2, 2)] * depth), shared_tower(depth))
+
+
+def shared_tower(depth: int) -> nn.Module:
+    """A stack of one block that is shared on purpose."""
+    block = OtherBlock(2, 2)
+    return nn.Sequential(*[block] * depth)
+
+
+def test_a_new_module_that_a_function_multiplies_is_told_with_its_line(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(tower(3), recurse=True, logdir=logdir, name="model")
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    modules = [event for event in seen.events if isinstance(event, Module)]
+    found = {event.name: (event.repeated, lines[event.made]) for event in modules if event.repeated}
+    assert found == {"model.1": (3, tower.__code__.co_firstlineno + 2)}
+
+
 def removed(observer: MemoryObserver) -> set[str]:
     last = {(type(event), event.id): event for event in observer.events if isinstance(event, (Module, StateTensor))}
     return {event.name for event in last.values() if event.removed}

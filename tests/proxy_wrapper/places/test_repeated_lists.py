@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy_wrapper.places.repeated_lists import repeats_new_object
+from proxy_wrapper.places.repeated_lists import repeated_line, repeats_new_object
 
 
 def code_of(body: str) -> CodeType:
@@ -54,3 +54,33 @@ def test_a_list_that_multiplies_a_new_object(body: str) -> None:
 )
 def test_other_lists(body: str) -> None:
     assert not repeats_new_object(code_of(body), "blocks")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        " return List(*[Block(4)] * count)",
+        " return List(count * [Block(4)])",
+        " return [List(*[Block.Block(4)] * count) for each in range(2)]",
+        " return List(*[2] * count, *[Block()] * (count + 1))",
+        " return List(a=Block(), b=List(*[Block(3), Block(4)] * count))",
+    ],
+)
+def test_the_line_that_multiplies_a_new_object_of_a_class(body: str) -> None:
+    found = repeated_line([code_of(body)], "Block")
+    assert found is not None
+    assert (found.line, found.name) == (2, "Block")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        " return List(*[Block(4) for _ in range(count)])",
+        " return List(*[List()] * count)",
+        " block = Block()\n return List(*[block] * count)",
+        " block = Block()\n return List([block] * count, [Block()] * 2)",
+        " return Block() * count",
+    ],
+)
+def test_no_line_multiplies_only_new_objects_of_a_class(body: str) -> None:
+    assert repeated_line([code_of(body)], "Block") is None
