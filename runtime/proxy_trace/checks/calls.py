@@ -37,10 +37,10 @@ UNCALLED: Final = Rule(
     NOTE,
     "Modules never called, perhaps on purpose",
     "A module was never called, but training changed its parameters: another module uses them (tied weights, the "
-    "projection of `nn.MultiheadAttention`), or they are used as plain tensors. Or it has no parameters, like a "
-    "dropout that fused attention performs itself. Or the module around it was not called either, and only its other "
-    "parts are used. Or the run called no module and had no backward pass: it only created a model. Or the run was "
-    "interrupted or failed, perhaps before it came to the model.",
+    "projection of `nn.MultiheadAttention`), they are used as plain tensors, or `forward` is called directly. Or it "
+    "has no parameters, like a dropout that fused attention performs itself. Or the module around it was not called "
+    "either, and only its other parts are used. Or the run called no module and had no backward pass: it only created "
+    "a model. Or the run was interrupted or failed, perhaps before it came to the model.",
 )
 
 
@@ -100,19 +100,17 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
         # A model without registered parts keeps them in plain containers, and they are called directly.
         if not root.removed and (root.calls or tree.children(root) or root.id in with_state)
     ]
+    trained = tree.with_those_above(name for each in of_rank for name in _names_of_updated(each))
     if not process.module_calls:
         if process.calls_compiled_functions:
             return []
-        rule, reason = NEVER_CALLED, "no module was ever called (perhaps its forward is called directly)"
-        if not process.backward_passes:
-            rule, reason = UNCALLED, "no module was called, and nothing was trained"
         return [
             rule.finding(root.name, reason, [process.rank], tree.size(root), place=root.origin, concerns=[root.name])
             for root in roots
             if root.id not in above_unseen
+            for rule, reason in [_rule_for_root(root, process, trained)]
         ]
     called = tree.with_those_above(module.name for each in of_rank for module in each.modules if module.calls)
-    trained = tree.with_those_above(name for each in of_rank for name in _names_of_updated(each))
     holding = {above.id for id_ in with_state for above in tree.upwards(id_)}
     has_ended_early = process.end not in ("exit", "unproxied")
     found = []
@@ -135,6 +133,18 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
                 )
             )
     return found
+
+
+def _rule_for_root(root: ModuleSummary, process: ProcessSummary, trained: set[int]) -> tuple[Rule, str]:
+    """The rule for a model of a process that called no module, and the reason."""
+    if root.id in trained:
+        return (
+            UNCALLED,
+            "no module was ever called, but its parameters were updated: perhaps `forward` is called directly",
+        )
+    if not process.backward_passes:
+        return UNCALLED, "no module was called, and nothing was trained"
+    return NEVER_CALLED, "no module was ever called (perhaps its forward is called directly)"
 
 
 def _rule_for(

@@ -132,7 +132,13 @@ def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path
 @pytest.mark.parametrize(
     ("trained", "code", "words"),
     [
-        pytest.param(BACKWARD, "never-called", "forward is called directly", id="trained"),
+        pytest.param(BACKWARD, "never-called", "perhaps its forward is called directly", id="not trained"),
+        pytest.param(
+            [weight(1, "model.fc.w", 2), *BACKWARD, events.Update(3, tensor=1, statistics=OTHER_VALUES), STEP],
+            "uncalled",
+            "its parameters were updated",
+            id="trained by direct calls of forward",
+        ),
         pytest.param((), "uncalled", "nothing was trained", id="made, and no more"),
     ],
 )
