@@ -176,6 +176,8 @@ class _Judge:
         self._tree = tree
         self._modules = {module.id: module for module in of_process.process.modules}
         self._has_optimizer = bool(of_process.process.steps)
+        optimizers = of_process.training.optimizers.values()
+        self._idle = {number for each in optimizers if not each.steps for number in each.tensors}
         # A part that was removed from the model is not missing: a replaced head, a weight that is now computed.
         tensors = of_process.process.tensors
         self._parameters = [each for each in tensors if not (each.is_buffer or each.is_empty or each.removed)]
@@ -338,11 +340,16 @@ class _Judge:
     def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason:
         root = self._roots[tensor.id]
         is_by_hand = root in self._roots_by_hand or not self._has_optimizer
+        if tensor.id in self._idle and self._of_process.process.end not in ("exit", "unproxied"):
+            self.unknown += 1  # The run may have ended before its optimizer's turn came.
+            return None
         subject = "nothing changed it" if is_by_hand else _NO_OPTIMIZER
         if self._is_mode_telling and self._is_called_in_evaluation_mode(tensor):
             return _Reason(ONLY_EVALUATED, f"{subject}; the module was called in evaluation mode only")
         if tensor.gradients:
-            if not (tensor.is_without_optimizer or is_by_hand):
+            if tensor.id in self._idle and not is_by_hand:
+                subject = "its optimizer never stepped"
+            elif not (tensor.is_without_optimizer or is_by_hand):
                 subject = "no optimizer's step updated it"
             rule = MISSES_PARAMETERS if subject == _NO_OPTIMIZER and self._has_optimizer else NEVER_UPDATED
             return _Reason(rule, f"had gradients, but {subject}")
