@@ -145,20 +145,23 @@ _FROZEN: Final = _Reason(FROZEN, "frozen (requires_grad is False)")
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
-    unknown = 0
+    unknown = awaiting = 0
     trained = [of_process for of_process in evidence.of_processes if of_process.has_trained]
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         if of_process.has_trained:
             judge = _Judge(of_process, tree)
             findings += judge.findings()
             unknown += judge.unknown
+            awaiting += judge.awaiting
     parameters = len(evidence.parameters)
     unseen = [*evidence.level_words, *evidence.watching_words]
     if unknown:
         unseen.append(f"the values of {of(unknown, parameters, 'parameter')} were not compared")
+    if awaiting:
+        unseen.append(f"the run ended before the optimizer of {of(awaiting, parameters, 'parameter')} stepped")
     if not trained:
         return Sight(findings, evidence.level_words or [NO_TRAINING], has_looked=False)
-    if evidence.is_quiet or unknown >= parameters:
+    if evidence.is_quiet or unknown + awaiting >= parameters:
         return Sight(findings, unseen or ["no parameter was traced"], has_looked=False)
     return Sight(findings, unseen)
 
@@ -168,10 +171,11 @@ class _Judge:
 
     Attributes:
         unknown: the number of parameters for which it is unknown whether their values changed.
+        awaiting: the number of parameters whose optimizer had not stepped when the run ended early.
     """
 
     def __init__(self, of_process: ProcessEvidence, tree: ModuleTree) -> None:
-        self.unknown = 0
+        self.unknown = self.awaiting = 0
         self._of_process = of_process
         self._tree = tree
         self._modules = {module.id: module for module in of_process.process.modules}
@@ -341,7 +345,7 @@ class _Judge:
         root = self._roots[tensor.id]
         is_by_hand = root in self._roots_by_hand or not self._has_optimizer
         if tensor.id in self._idle and self._of_process.process.end not in ("exit", "unproxied"):
-            self.unknown += 1  # The run may have ended before its optimizer's turn came.
+            self.awaiting += 1
             return None
         subject = "nothing changed it" if is_by_hand else _NO_OPTIMIZER
         if self._is_mode_telling and self._is_called_in_evaluation_mode(tensor):

@@ -615,6 +615,8 @@ def test_nothing_is_said_if_a_run_ended_early_before_a_second_optimizer_stepped(
         weight(2, "other.w", 2),
         *(events.Optimizer(1, id=n, optimizer="SGD", groups=[groups[n - 1]], indices=[0]) for n in (1, 2)),
         *CALLS,
+        events.CallModule(1, module=2, training=True),
+        events.ReturnModule(2, module=2),
         *BACKWARD,
         events.OptimizerStep(5, optimizer="SGD", optimizer_id=1),
         events.Gradient(6, tensor=1, statistics=VALUES),
