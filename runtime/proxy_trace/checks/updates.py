@@ -341,7 +341,7 @@ class _Judge:
         others = any(each.has_nonzero_gradient for each in self._parameters if each is not tensor)
         return DEAD_UNITS if not tensor.missing_gradients and others else NEVER_UPDATED
 
-    def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason:
+    def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason | None:
         root = self._roots[tensor.id]
         is_by_hand = root in self._roots_by_hand or not self._has_optimizer
         if tensor.id in self._idle and self._of_process.process.end not in ("exit", "unproxied"):
