@@ -25,8 +25,8 @@ NEVER_CALLED: Final = Rule(
     WARNING,
     "Modules never called",
     "A module of a traced model has parameters or buffers, and neither it nor any module below it was ever called. "
-    "Modules that compiled code may have called, modules whose class bypasses PyTorch's hooks, and steps that were "
-    "not recorded are not judged.",
+    "Modules that compiled code may have called, modules whose class bypasses PyTorch's hooks, modules below one of "
+    "which no call returned, and steps that were not recorded are not judged.",
     "Check whether `forward` was meant to use it: a layer may be left out, a name misspelt, or `forward` called "
     "directly. If it is not needed, delete it.",
     "show {run} --kind call_module",
@@ -37,9 +37,10 @@ UNCALLED: Final = Rule(
     NOTE,
     "Modules never called, perhaps on purpose",
     "A module was never called, but training changed its parameters: another module uses them (tied weights, the "
-    "projection of `nn.MultiheadAttention`), or they are used as plain tensors. Or it has no parameters, like a "
-    "dropout that fused attention performs itself. Or the module around it was not called either, and only its other "
-    "parts are used. Or the run called no module and had no backward pass: it only created a model.",
+    "projection of `nn.MultiheadAttention`), they are used as plain tensors, or `forward` is called directly. Or it "
+    "has no parameters, like a dropout that fused attention performs itself. Or the module around it was not called "
+    "either, and only its other parts are used. Or the run called no module and had no backward pass: it only created "
+    "a model. Or the run was interrupted or failed, perhaps before it came to the model.",
 )
 
 
@@ -81,7 +82,8 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
 
     A worker may inherit models that only its parent or another worker calls. Calls in compiled code are not seen, so
     nothing below a compiled module is judged; and compiled functions may call whatever has been trained. A module whose
-    calls bypass the hooks is not judged, nor are the modules above it.
+    calls bypass the hooks is not judged, nor are the modules above it. Nothing below a module is judged if none of its
+    calls returned: the run may have ended in the first.
     """
     process = of_process.process
     of_rank = evidence.of_rank[process.rank]
@@ -98,20 +100,19 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
         # A model without registered parts keeps them in plain containers, and they are called directly.
         if not root.removed and (root.calls or tree.children(root) or root.id in with_state)
     ]
+    trained = tree.with_those_above(name for each in of_rank for name in _names_of_updated(each))
     if not process.module_calls:
         if process.calls_compiled_functions:
             return []
-        rule, reason = NEVER_CALLED, "no module was ever called (perhaps its forward is called directly)"
-        if not process.backward_passes:
-            rule, reason = UNCALLED, "no module was called, and nothing was trained"
         return [
             rule.finding(root.name, reason, [process.rank], tree.size(root), place=root.origin, concerns=[root.name])
             for root in roots
             if root.id not in above_unseen
+            for rule, reason in [_rule_for_root(root, process, trained)]
         ]
     called = tree.with_those_above(module.name for each in of_rank for module in each.modules if module.calls)
-    trained = tree.with_those_above(name for each in of_rank for name in _names_of_updated(each))
     holding = {above.id for id_ in with_state for above in tree.upwards(id_)}
+    has_ended_early = process.end not in ("exit", "unproxied")
     found = []
     pending = list(reversed(roots))
     while pending:
@@ -120,25 +121,53 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
         is_own = module.id in trained or tree.is_root(module)
         if module.is_compiled or (process.calls_compiled_functions and is_own and module.id not in called):
             continue  # Calls in compiled code are not seen.
+        if module.calls and module.ended == module.raised:
+            continue  # The run may have ended before `forward` came to them.
         if module.id in called or module.id in above_unseen:
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
-            rule, reason = NEVER_CALLED, "never called"
-            if not _is_around_called(module, tree):
-                rule, reason = (
-                    UNCALLED,
-                    "neither it nor the module around it was called; only other parts of the latter are used",
-                )
-            elif module.id in trained:
-                rule, reason = UNCALLED, "its parameters were updated: another module uses them, or provides them"
-            elif module.id not in holding:
-                rule, reason = UNCALLED, "it has no parameters, and something else may do its work"
+            rule, reason = _rule_for(module, tree, trained, holding, has_ended_early=has_ended_early)
             found.append(
                 rule.finding(
                     module.name, reason, [process.rank], tree.size(module), place=module.origin, concerns=[module.name]
                 )
             )
     return found
+
+
+def _rule_for_root(root: ModuleSummary, process: ProcessSummary, trained: set[int]) -> tuple[Rule, str]:
+    """The rule for a model of a process that called no module, and the reason."""
+    if root.id in trained:
+        return (
+            UNCALLED,
+            "no module was ever called, but its parameters were updated: perhaps `forward` is called directly",
+        )
+    if not process.backward_passes:
+        return UNCALLED, "no module was called, and nothing was trained"
+    return NEVER_CALLED, "no module was ever called (perhaps its forward is called directly)"
+
+
+def _rule_for(
+    module: ModuleSummary, tree: ModuleTree, trained: set[int], holding: set[int], *, has_ended_early: bool
+) -> tuple[Rule, str]:
+    """The rule for a module that was not called, and the reason.
+
+    Args:
+        module: the module.
+        tree: the modules of its process.
+        trained: the modules that training changed, and those above them.
+        holding: the modules with parameters or buffers, and those above them.
+        has_ended_early: whether the run failed, or was interrupted or killed.
+    """
+    if not _is_around_called(module, tree):
+        return UNCALLED, "neither it nor the module around it was called; only other parts of the latter are used"
+    if module.id in trained:
+        return UNCALLED, "its parameters were updated: another module uses them, or provides them"
+    if module.id not in holding:
+        return UNCALLED, "it has no parameters, and something else may do its work"
+    if tree.is_root(module) and has_ended_early:
+        return UNCALLED, "not called before the run ended early"
+    return NEVER_CALLED, "never called"
 
 
 def _is_around_called(module: ModuleSummary, tree: ModuleTree) -> bool:

@@ -21,7 +21,8 @@ DISCARDED: Final = Rule(
     "Tensors that are computed and discarded",
     "A statement in training code, or in a module's `forward`, calls a function that only computes another tensor, and "
     "discards the result: a method that only tensors have, such as `masked_fill`; a function of torch, such as "
-    "`F.dropout`; or a layer of PyTorch that does not work in place. The statement has no effect.",
+    "`F.dropout`; or a layer of PyTorch that does not work in place. The statement has no effect. Statements of a "
+    "script that are in no loop and no function are not judged.",
     "Assign the result, `scores = scores.masked_fill(...)`, or use the in-place method, `scores.masked_fill_(...)`.",
     "show {run} --kind discarded_result",
     sources=(

@@ -145,20 +145,23 @@ _FROZEN: Final = _Reason(FROZEN, "frozen (requires_grad is False)")
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
-    unknown = 0
+    unknown = awaiting = 0
     trained = [of_process for of_process in evidence.of_processes if of_process.has_trained]
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         if of_process.has_trained:
             judge = _Judge(of_process, tree)
             findings += judge.findings()
             unknown += judge.unknown
+            awaiting += judge.awaiting
     parameters = len(evidence.parameters)
     unseen = [*evidence.level_words, *evidence.watching_words]
     if unknown:
         unseen.append(f"the values of {of(unknown, parameters, 'parameter')} were not compared")
+    if awaiting:
+        unseen.append(f"the run ended before the optimizer of {of(awaiting, parameters, 'parameter')} stepped")
     if not trained:
         return Sight(findings, evidence.level_words or [NO_TRAINING], has_looked=False)
-    if evidence.is_quiet or unknown >= parameters:
+    if evidence.is_quiet or unknown + awaiting >= parameters:
         return Sight(findings, unseen or ["no parameter was traced"], has_looked=False)
     return Sight(findings, unseen)
 
@@ -168,14 +171,17 @@ class _Judge:
 
     Attributes:
         unknown: the number of parameters for which it is unknown whether their values changed.
+        awaiting: the number of parameters whose optimizer had not stepped when the run ended early.
     """
 
     def __init__(self, of_process: ProcessEvidence, tree: ModuleTree) -> None:
-        self.unknown = 0
+        self.unknown = self.awaiting = 0
         self._of_process = of_process
         self._tree = tree
         self._modules = {module.id: module for module in of_process.process.modules}
         self._has_optimizer = bool(of_process.process.steps)
+        optimizers = of_process.training.optimizers.values()
+        self._idle = {number for each in optimizers if not each.steps for number in each.tensors}
         # A part that was removed from the model is not missing: a replaced head, a weight that is now computed.
         tensors = of_process.process.tensors
         self._parameters = [each for each in tensors if not (each.is_buffer or each.is_empty or each.removed)]
@@ -335,14 +341,19 @@ class _Judge:
         others = any(each.has_nonzero_gradient for each in self._parameters if each is not tensor)
         return DEAD_UNITS if not tensor.missing_gradients and others else NEVER_UPDATED
 
-    def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason:
+    def _reason_outside_of_steps(self, tensor: TensorSummary) -> _Reason | None:
         root = self._roots[tensor.id]
         is_by_hand = root in self._roots_by_hand or not self._has_optimizer
+        if tensor.id in self._idle and self._of_process.process.end not in ("exit", "unproxied"):
+            self.awaiting += 1
+            return None
         subject = "nothing changed it" if is_by_hand else _NO_OPTIMIZER
         if self._is_mode_telling and self._is_called_in_evaluation_mode(tensor):
             return _Reason(ONLY_EVALUATED, f"{subject}; the module was called in evaluation mode only")
         if tensor.gradients:
-            if not (tensor.is_without_optimizer or is_by_hand):
+            if tensor.id in self._idle and not is_by_hand:
+                subject = "its optimizer never stepped"
+            elif not (tensor.is_without_optimizer or is_by_hand):
                 subject = "no optimizer's step updated it"
             rule = MISSES_PARAMETERS if subject == _NO_OPTIMIZER and self._has_optimizer else NEVER_UPDATED
             return _Reason(rule, f"had gradients, but {subject}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from torch import nn
 
 from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.outermost_calls import UNKNOWN, discarded_callees, value_of
+from proxy_wrapper.places.outermost_calls import UNKNOWN, discarded_callees, looped_lines, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,15 @@ class DiscardedCall(NamedTuple):
 
 
 def discarded_calls(body: Body) -> Iterator[DiscardedCall]:
-    """The calls of a function that compute a tensor and discard it."""
+    """The calls of a function that compute a tensor and discard it.
+
+    A statement of a script that runs once, outside of any loop, is left out. It trains nothing. In a notebook, from
+    which scripts are often exported, it displays the tensor.
+    """
+    looped = looped_lines(body.code) if body.code.co_name == "<module>" else None
     for line, names, constants in discarded_callees(body.code):
+        if looped is not None and line not in looped:
+            continue
         if {"inplace", "out"} & constants or True in constants:
             continue  # `inplace` may be passed by position.
         if _gives_another(names, body):

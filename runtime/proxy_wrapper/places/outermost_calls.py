@@ -98,6 +98,19 @@ def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
             yield DiscardedCallee(lines[start], names, _constants_in(instructions[start:index], code))
 
 
+def looped_lines(code: CodeType) -> frozenset[int]:
+    """The lines of a function that are in a loop."""
+    instructions = list(dis.get_instructions(code))
+    lines = _lines_of(code, instructions)
+    jumps = {*dis.hasjrel, *dis.hasjabs}
+    loops = [(each.argval, each.offset) for each in instructions if each.opcode in jumps and each.argval < each.offset]
+    return frozenset(
+        line
+        for each, line in zip(instructions, lines, strict=True)
+        if any(start <= each.offset <= end for start, end in loops)
+    )
+
+
 def _constants_in(instructions: list[dis.Instruction], code: CodeType) -> frozenset[Any]:
     """The strings and booleans that instructions load, and the keywords that they pass."""
     found: set[Any] = set()

@@ -132,7 +132,13 @@ def test_a_module_that_another_reads_the_weights_of_is_told_apart(tmp_path: Path
 @pytest.mark.parametrize(
     ("trained", "code", "words"),
     [
-        pytest.param(BACKWARD, "never-called", "forward is called directly", id="trained"),
+        pytest.param(BACKWARD, "never-called", "perhaps its forward is called directly", id="not trained"),
+        pytest.param(
+            [weight(1, "model.fc.w", 2), *BACKWARD, events.Update(3, tensor=1, statistics=OTHER_VALUES), STEP],
+            "uncalled",
+            "its parameters were updated",
+            id="trained by direct calls of forward",
+        ),
         pytest.param((), "uncalled", "nothing was trained", id="made, and no more"),
     ],
 )
@@ -252,3 +258,50 @@ def test_parents_in_a_circle_are_told_once(tmp_path: Path, write_trace: WriteTra
     one, other = events.Module(1, "one", "Net", 2, 2), events.Module(2, "other", "Net", 1, 1)
     path = write_trace(tmp_path / "a.jsonl", one, other, events.Module(3, "own", "Net", 3, 3), weight(1, "own.w", 3))
     assert [(finding.name, finding.names) for finding in find(path)] == [("one", 2), ("own", 1)]
+
+
+INTERRUPT = events.RunEnd(9, reason="exception", error="KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(
+    ("returned", "end", "missed"),
+    [
+        pytest.param([], INTERRUPT, [], id="interrupted in the first call"),
+        pytest.param([events.ReturnModule(4, module=1, raised=True)], INTERRUPT, [], id="the first call failed"),
+        pytest.param([events.ReturnModule(4, module=1)], INTERRUPT, ["model.spare"], id="interrupted afterwards"),
+        pytest.param([events.ReturnModule(4, module=1)], events.RunEnd(9), ["model.spare"], id="in order"),
+    ],
+)
+def test_below_a_module_none_of_whose_calls_returned_nothing_is_judged(
+    returned: list[events.Event], end: events.RunEnd, missed: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        events.Module(2, "model.fc", "Linear", 1, 1),
+        events.Module(3, "model.spare", "Linear", 1, 1),
+        weight(1, "model.spare.w", 3),
+        events.CallModule(1, module=1),
+        events.CallModule(2, module=2),
+        events.ReturnModule(3, module=2),
+        *returned,
+        end,
+        ends=False,
+    )
+    assert [name for name, _ in of_code(path, "never-called")] == missed
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param([INTERRUPT], "uncalled", id="interrupted"),
+        pytest.param([], "uncalled", id="killed"),
+        pytest.param([events.RunEnd(9)], "never-called", id="in order"),
+    ],
+)
+def test_a_model_that_a_run_did_not_come_to_before_it_ended_early_is_a_note(
+    end: list[events.Event], code: str, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    other = events.Module(2, "other", "Net", 1)
+    path = write_trace(tmp_path / "a.jsonl", NET, other, weight(1, "other.w", 2), *CALLS, *end, ends=False)
+    assert [f.code for f in find(path) if f.name == "other"] == [code]

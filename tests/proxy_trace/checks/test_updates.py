@@ -590,3 +590,41 @@ def test_what_was_unfrozen_and_not_given_to_an_optimizer_is_told(
     path = write_trace(tmp_path / "a.jsonl", NET, trained, head, *CALLS, changed, STEP, frozen, after, *later)
     expected = [("model.w", "unfrozen after 1 step, but no optimizer has it")]
     assert of_code(path, "optimizer-misses-parameters", updates.CHECK) == expected * is_told
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        pytest.param(
+            [events.RunEnd(9)], [("other.w", "had gradients, but its optimizer never stepped")], id="in order"
+        ),
+        pytest.param([events.RunEnd(9, reason="exception", error="KeyboardInterrupt")], [], id="interrupted"),
+        pytest.param([], [], id="killed"),
+    ],
+)
+def test_nothing_is_said_if_a_run_ended_early_before_a_second_optimizer_stepped(
+    end: list[events.Event], told: list[tuple[str, str]], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    """As when a GAN is interrupted after the discriminator's step."""
+    groups = [events.ParameterGroup({"lr": 0.1}, [number]) for number in (1, 2)]
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        NET,
+        events.Module(2, "other", "Net", 1),
+        weight(),
+        weight(2, "other.w", 2),
+        *(events.Optimizer(1, id=n, optimizer="SGD", groups=[groups[n - 1]], indices=[0]) for n in (1, 2)),
+        *CALLS,
+        events.CallModule(1, module=2, training=True),
+        events.ReturnModule(2, module=2),
+        *BACKWARD,
+        events.OptimizerStep(5, optimizer="SGD", optimizer_id=1),
+        events.Gradient(6, tensor=1, statistics=VALUES),
+        events.Update(7, tensor=1, statistics=OTHER_VALUES),
+        STEP,
+        events.Gradient(8, tensor=2, statistics=VALUES, has_optimizer=False),
+        *end,
+        ends=False,
+    )
+    judged = ("never-updated", "optimizer-misses-parameters")
+    assert [(f.name, f.reason) for f in find(path) if f.code in judged] == told

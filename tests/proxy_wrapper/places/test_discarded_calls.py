@@ -100,3 +100,22 @@ def test_what_is_dropped_is_found(function: Callable[..., Any], told: list[tuple
 def test_a_layer_that_does_not_work_in_place_only_computes() -> None:
     assert found(layers, self=Holder()) == [("self.norm", 1)]
     assert found(layers) == []
+
+
+SCRIPT = """
+F.softmax(scores, dim=1)
+for _ in range(3):
+    F.softmax(scores, dim=1)
+while scores.sum() > 0:
+    scores.clamp(
+        0
+    )
+if scores is not None:
+    scores.view(-1)
+"""
+
+
+def test_in_a_script_only_statements_in_a_loop_are_found() -> None:
+    code = compile(SCRIPT, "script.py", "exec")
+    calls = discarded_calls(Body(code, {"F": F}, {}))
+    assert [(each.function, each.at.line) for each in calls] == [("F.softmax", 4), ("scores.clamp", 6)]
