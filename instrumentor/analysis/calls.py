@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import Arguments
+from instrumentor.analysis.arguments import Arguments, is_property
 from instrumentor.analysis.container_methods import ContainerMethods
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.guards import container_there
@@ -284,7 +284,7 @@ class Calls:
         if cls is None:
             return OPAQUE
         methods = [hierarchy.method(each, name) for each in (cls, *self.scope.kinds.descendants(cls))]
-        found = list(dict.fromkeys(method for method in methods if method is not None))
+        found = [each for each in dict.fromkeys(methods) if each is not None and not is_property(each)]
         stored = known(self.members.instance_attribute(atom, name)) - {Method(atom, name)}
         if found or stored:
             self.facts.note_evidence(stored, catalogue.CALLED)

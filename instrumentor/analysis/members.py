@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import PROPERTIES, decorator_names
+from instrumentor.analysis.arguments import is_property
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.running import let_others_run
@@ -171,7 +171,7 @@ class Members:
         held = [self._stored(Instance(each.key), name) for each in related]
         method = hierarchy.method(cls, name)
         if method is not None:
-            if decorator_names(method) & PROPERTIES:
+            if is_property(method):
                 return self.property_value(method, value(atom))
             held.append(value(Method(atom, name)))
         held += [self._got(each, atom) for each in join(held)]
