@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.resolve.units import Class, Function
 
+
 class Kinds:
     """Classifies objects, as seen in one function or, for None, at the top level of a file."""
 

@@ -367,6 +367,8 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("functools.partial", Effect.BUILDS),
     ("collections.OrderedDict", Effect.COLLECTS),
     ("collections.deque", Effect.COLLECTS),
+    ("collections.ChainMap", Effect.COLLECTS),
+    *((f"weakref.{name}", Effect.COLLECTS) for name in ("WeakValueDictionary", "WeakKeyDictionary", "WeakSet")),
     ("itertools.chain", Effect.COLLECTS),
     ("logging.*", Effect.READS),
     *((f"builtins.{name}", Effect.COLLECTS) for name in ("list", "tuple", "set", "dict", "frozenset", "sorted")),
