@@ -206,7 +206,10 @@ class SiteIndex:
         if words & {catalogue.WRAPPED, catalogue.TRAINED, catalogue.DECLARED} or words & catalogue.MODULE_EVIDENCE:
             return "likely"
         placement = self.placement(site)
-        if catalogue.CALLED not in words or (placement is not None and _NO_MODEL_NAME.search(placement.text)):
+        is_stateful = bool(words & catalogue.MOVES) and bool(words & catalogue.STATE)
+        if not (is_stateful or catalogue.CALLED in words) or (
+            placement is not None and _NO_MODEL_NAME.search(placement.text)
+        ):
             return None
         if words & catalogue.WEAK_EVIDENCE - catalogue.MOVES:
             return "likely"

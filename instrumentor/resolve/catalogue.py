@@ -518,7 +518,7 @@ MODULE_EVIDENCE = frozenset(
         "gradient_checkpointing_enable",
     ]
 )
-# Uses that show it only together with a call of the object.
+# Uses that show it only together with a call of the object, or with each other.
 WEAK_EVIDENCE = frozenset(
     [
         "train",
@@ -535,6 +535,8 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
+# What has a state and is also moved to a device is a module: optimizers and schedulers are not moved, tensors have none.
+STATE = frozenset({"state_dict", "load_state_dict"})
 # A class that defines one of these methods is a module class.
 MODULE_METHODS = frozenset({"forward", "training_step", "configure_optimizers"})
 CALLED = "()"
