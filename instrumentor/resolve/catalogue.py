@@ -535,7 +535,7 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
-# What has a state and is also moved to a device is a module: optimizers and schedulers are not moved, tensors have none.
+# What has a state and is also moved to a device is a module: optimizers are not moved, and tensors have no state.
 STATE = frozenset({"state_dict", "load_state_dict"})
 # A class that defines one of these methods is a module class.
 MODULE_METHODS = frozenset({"forward", "training_step", "configure_optimizers"})
