@@ -452,6 +452,8 @@ class SiteIndex:
         made, words = Made(site.key), self._words.get(site.key, set())
         if words - {catalogue.DECLARED} or made in self.facts.called:
             return False
+        if any(isinstance(each.target, ast.Name) for each in self.holders_of(made)):
+            return False  # whoever reads the name may use it
         # What a function returns is another object to the analysis for each of its callers.
         is_returned = site.function is not None and made in map(strip, self._returned(site.function))
         return not is_returned and made not in self._known_outside()
