@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.resolve.units import Function
 
-# Decorators of methods that are called when an attribute is read.
-PROPERTIES = frozenset({"property", "cached_property"})
+_PROPERTIES = frozenset({"property", "cached_property"})
 _MODULE_KEYWORDS = ("model", "module", "models", "val")
 
 
@@ -115,6 +114,11 @@ def default_of(function: Function, name: str) -> ast.expr | None:
     """The expression of a parameter's default; None if it has none."""
     found = {parameter.arg: default for parameter, default in parameters_with_defaults(function.node.args)}
     return found.get(name)
+
+
+def is_property(function: Function) -> bool:
+    """Whether reading a method calls it."""
+    return not _PROPERTIES.isdisjoint(decorator_names(function))
 
 
 def decorator_names(function: Function) -> set[str]:

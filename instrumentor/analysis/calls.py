@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import Arguments
+from instrumentor.analysis.arguments import Arguments, is_property
 from instrumentor.analysis.container_methods import ContainerMethods
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.guards import container_there
@@ -269,7 +269,11 @@ class Calls:
         method = self.scope.hierarchy.method(cls, name)
         if method is not None:
             return self._invocation.invoke(method, value(atom), node, arguments)
-        held = self.members.instance_attribute(Instance(atom.key), name)
+        metaclass = self.scope.hierarchy.metaclass(cls)
+        above = None if metaclass is None else self.scope.hierarchy.method(metaclass, name)
+        if above is not None:
+            return self._invocation.invoke_on_class(above, atom, node, arguments)
+        held = self.members.class_attribute(atom, name)
         if known(held):
             return join([self.apply(each, node, arguments) for each in in_order(held)])
         if name == "__new__":
@@ -284,7 +288,7 @@ class Calls:
         if cls is None:
             return OPAQUE
         methods = [hierarchy.method(each, name) for each in (cls, *self.scope.kinds.descendants(cls))]
-        found = list(dict.fromkeys(method for method in methods if method is not None))
+        found = [each for each in dict.fromkeys(methods) if each is not None and not is_property(each)]
         stored = known(self.members.instance_attribute(atom, name)) - {Method(atom, name)}
         if found or stored:
             self.facts.note_evidence(stored, catalogue.CALLED)
@@ -302,6 +306,8 @@ class Calls:
         methods = self._methods_above(cls, name)
         if methods:
             return join([self._invocation.invoke(method, receiver, node, arguments) for method in methods])
+        if name == "__call__" and "builtins.type" in self.scope.hierarchy.library_bases(cls):
+            return self._instantiate_passed(node, arguments)
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
             self.effects.absorb(arguments.each(), node, cls.node.name)
             return PLAIN
@@ -313,6 +319,15 @@ class Calls:
         if name in self.scope.hierarchy.knowledge.identity_methods:
             return receiver
         return self.effects.make_unknown(node, arguments)
+
+    def _instantiate_passed(self, node: ast.expr, arguments: Arguments) -> Value:
+        """What a metaclass's `__call__` gets from `type`: instances of the classes that are called."""
+        function = self.scope.function
+        names = [] if function is None else [Parameter(function.key, each) for each in function.parameters[:1]]
+        passed = join(map(self.facts.passed.to, names))
+        called = [each for each in in_order(passed) if isinstance(each, ClassRef)]
+        classes = filter(None, (self.scope.kinds.class_of(each.key) for each in called))
+        return join([self._invocation.instantiate(each, node, arguments) for each in classes])
 
     def _methods_above(self, cls: Class, name: str) -> list[Function]:
         """The methods that `super()` may find; bases of subclasses may precede those of the class itself."""

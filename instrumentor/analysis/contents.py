@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.tables import Marks, Table
-from instrumentor.analysis.values import Box, Pack, SiteKey, Value, grown, join, let_go
+from instrumentor.analysis.values import OPAQUE, Box, Pack, SiteKey, Value, grown, join, let_go
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from instrumentor.analysis.blocks import Conditions
     from instrumentor.analysis.tables import Visits
     from instrumentor.analysis.values import Atom
@@ -26,8 +28,9 @@ class Contents(Table[SiteKey, dict[str, Value]]):
         let_go: the atoms lost when values were widened.
     """
 
-    def __init__(self, visits: Visits) -> None:
+    def __init__(self, visits: Visits, whole_units: Set[str]) -> None:
         super().__init__(visits)
+        self._whole_units = whole_units
         self.scattered: Marks[SiteKey] = Marks(visits)
         self.stored_when: Table[tuple[SiteKey, Atom], set[Conditions]] = Table(visits)
         self.let_go: set[Atom] = set()
@@ -47,8 +50,14 @@ class Contents(Table[SiteKey, dict[str, Value]]):
             self._reached.clear()
 
     def elements(self, site: SiteKey, key: str | None = None) -> Value:
-        """What the container made at `site` may hold under `key`; under any key if it is None."""
+        """What the container made at `site` may hold under `key`; under any key if it is None.
+
+        Files that are not analysed may fill another file's table when they are imported. Such a table counts as unknown
+        as long as nothing is seen in it.
+        """
         held = self.get(site, {})
+        if not held and site.unit not in self._whole_units:
+            return OPAQUE
         if key is None or site in self.scattered:
             found = self._elements.get(site)
             if found is None:

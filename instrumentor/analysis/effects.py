@@ -263,8 +263,9 @@ class Effects:
     def absorb_stored(self, receiver: Value, held: Value, node: ast.AST, text: str) -> None:
         """Record that a value stored into an attribute becomes part of the object, if that is a module."""
         kinds = self.scope.kinds
-        if any(kinds.is_module(strip(atom)) for atom in receiver):
-            self.absorb([held], node, text, into=receiver, is_sure=kinds.is_sure_of(kinds.is_module, receiver))
+        if any(kinds.registers(strip(atom)) for atom in receiver):
+            is_sure = kinds.is_sure_of(partial(kinds.registers, is_sure=True), receiver)
+            self.absorb([held], node, text, into=receiver, is_sure=is_sure)
             # What is unknown is usually a number.
             if any(isinstance(atom, Made) and kinds.nature(atom) is Nature.MODULE for atom in map(strip, held)):
                 for atom in receiver:

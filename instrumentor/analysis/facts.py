@@ -136,7 +136,8 @@ class Facts:
         self._arguments: Readers[SiteKey] = Readers(visits)
         self.bindings: dict[tuple[int, str], Binding] = {}
         self.attributes: Table[tuple[Atom, str], Value] = Table(visits)
-        self.contents = Contents(visits)
+        self.whole_units: set[str] = {SCRIPT}
+        self.contents = Contents(visits, self.whole_units)
         self.bound_arguments: Table[SiteKey, Arguments] = Table(visits)
         self.scopes: Table[tuple[str, str], Value] = Table(visits)
         self.shared: Table[str, set[str]] = Table(visits)
@@ -179,7 +180,6 @@ class Facts:
         self.demanded_functions: dict[str, Function] = {}
         self.unseen_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
-        self.whole_units: set[str] = {SCRIPT}
         self.call_kinds: dict[int, frozenset[str]] = {}
         self._sole_kinds: dict[str, frozenset[str]] = {}
         self.outside = OutsideNames()

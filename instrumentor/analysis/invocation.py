@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import match_parameters
+from instrumentor.analysis.arguments import Arguments, match_parameters
 from instrumentor.analysis.blocks import always_follows
 from instrumentor.analysis.running import let_run
 from instrumentor.analysis.spelling import receiver_text
@@ -29,15 +29,13 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class
 
 if TYPE_CHECKING:
-    from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.effects import Effects
     from instrumentor.analysis.entries import Event
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.selected import Selector
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Class, Function
 
 
 class Invocation:
@@ -50,11 +48,20 @@ class Invocation:
         self._selector = selector
 
     def construct(self, atom: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
-        """The result of instantiating a class of the project."""
-        hierarchy = self.scope.hierarchy
+        """The result of calling a class of the project."""
         cls = self.scope.kinds.class_of(atom.key)
         if cls is None:
             return OPAQUE
+        metaclass = self.scope.hierarchy.metaclass(cls)
+        call = None if metaclass is None else self.scope.hierarchy.method(metaclass, "__call__")
+        if call is None:
+            return self.instantiate(cls, node, arguments)
+        made = self.invoke_on_class(call, atom, node, arguments)
+        return frozenset(each for each in made if not isinstance(each, Instance) or each.key == cls.key)
+
+    def instantiate(self, cls: Class, node: ast.expr, arguments: Arguments) -> Value:
+        """The result of `type.__call__` for a class of the project."""
+        hierarchy = self.scope.hierarchy
         note_instance(self.facts, hierarchy, cls)
         nature = hierarchy.nature(cls)
         initialiser = hierarchy.method(cls, "__init__")
@@ -68,8 +75,8 @@ class Invocation:
             else:
                 self._fill_fields(cls, arguments)
             creator = hierarchy.method(cls, "__new__")
-            created = NOTHING if creator is None else self.invoke(creator, value(atom), node, arguments)
-            return value(Instance(cls.key)) | created | self._made_by_metaclass(cls)
+            created = NOTHING if creator is None else self.invoke(creator, value(ClassRef(cls.key)), node, arguments)
+            return value(Instance(cls.key)) | created
         made = self.effects.make(node, nature, cls.node.name, arguments)
         site = self.scope.site(node, nature, cls.node.name)
         self.facts.grow_site(site, class_keys=[cls.key])
@@ -92,18 +99,6 @@ class Invocation:
         self.facts.grow_site(self.scope.site(node, nature, cls.node.name), class_keys=[cls.key])
         return made
 
-    def _made_by_metaclass(self, cls: Class) -> Value:
-        """What else instantiating a class may return if its metaclass defines `__call__`."""
-        hierarchy = self.scope.hierarchy
-        written = ((above.unit, each.value) for above in hierarchy.ancestors(cls) for each in above.node.keywords)
-        makers = (hierarchy.resolve(unit, each) for unit, each in written)
-        calls = [hierarchy.method(each, "__call__") for each in makers if isinstance(each, Class)]
-        for method in calls:
-            if method is not None:
-                self.facts.demand(method)
-                self.facts.note_unseen_calls(method.key)
-        return OPAQUE if any(calls) else NOTHING
-
     def _fill_fields(self, cls: Class, arguments: Arguments) -> None:
         """Store the arguments in the fields of a class without an initialiser of its own, such as a dataclass."""
         names = [
@@ -118,6 +113,10 @@ class Invocation:
         if arguments.rest:
             for name in names:
                 self.scope.keep_attribute(Instance(cls.key), name, arguments.rest)
+
+    def invoke_on_class(self, function: Function, cls: ClassRef, node: ast.expr, arguments: Arguments) -> Value:
+        """The result of calling a method of a class's metaclass."""
+        return self.invoke(function, None, node, arguments.behind(Arguments((value(cls),))))
 
     def invoke(self, function: Function, receiver: Value | None, node: ast.expr, arguments: Arguments) -> Value:
         """The result of calling a function of the project. Objects that it makes become objects of this call site."""

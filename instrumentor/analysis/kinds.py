@@ -102,8 +102,7 @@ class Kinds:
             is_sure: whether this must hold for all values of a parameter, rather than for any.
         """
         if isinstance(base, Parameter) and not self.is_self(base):
-            passed = [strip(atom) for atom in self.facts.passed.to(base) if not isinstance(atom, Plain)]
-            found = [self._takes_in_as_passed(atom, name) for atom in passed]
+            found = [self._takes_in_as_passed(atom, name) for atom in self._passed_to(base)]
             return all(found) if is_sure else any(found)
         if not self.is_module(base) or name in catalogue.NAMED_ADOPTING_METHODS:
             return self.is_module(base)
@@ -119,6 +118,22 @@ class Kinds:
         if isinstance(atom, Parameter):
             return name == "add_module"  # only modules have this method
         return self.method_of(atom, name) is None and self.takes_in(atom, name)
+
+    def registers(self, base: Atom, *, is_sure: bool = False) -> bool:
+        """Whether storing a value into an attribute of an object makes it a submodule.
+
+        Args:
+            base: the object.
+            is_sure: whether this must hold for all values of a parameter, rather than for any.
+        """
+        if not isinstance(base, Parameter) or self.is_self(base):
+            return self.is_module(base)
+        found = [self.is_module(atom) for atom in self._passed_to(base)]
+        return bool(found) and all(found) if is_sure else any(found)
+
+    def _passed_to(self, parameter: Parameter) -> list[Atom]:
+        """The values passed for a parameter, without wrappers, and without None, numbers and the like."""
+        return [strip(atom) for atom in self.facts.passed.to(parameter) if not isinstance(atom, Plain)]
 
     def library_names(self, base: Atom) -> list[str]:
         """The library names of an object's makers, and of the classes that its annotation names."""
@@ -163,7 +178,7 @@ class Kinds:
         return found
 
     def is_module(self, base: Atom) -> bool:
-        """Whether storing a value into an attribute of an object makes it a submodule."""
+        """Whether an object is known to be a module, as a parameter is in its class's own methods."""
         if isinstance(base, Part):
             return True
         if isinstance(base, Made):

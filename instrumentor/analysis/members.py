@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import PROPERTIES, decorator_names
+from instrumentor.analysis.arguments import is_property
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key
 from instrumentor.analysis.running import let_others_run
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 # zoos get so many arguments that each element would otherwise be everything.
 _MAX_THINGS = 8
 
+_VALUE_OF_MEMBER = frozenset({"value", "_value_"})  # of an enumeration
+
 
 class Members:
     """Reads the contents of objects, for one scope."""
@@ -76,7 +78,7 @@ class Members:
         if isinstance(atom, UnitRef):
             return self._unit_member(atom, name)
         if isinstance(atom, ClassRef):
-            return self.instance_attribute(Instance(atom.key), name)
+            return self.class_attribute(atom, name)
         if isinstance(atom, Instance):
             return self.instance_attribute(atom, name)
         if isinstance(atom, FunctionRef):
@@ -161,6 +163,15 @@ class Members:
         self.facts.found_by_any_name.update(each.key for each in callables if isinstance(each, Function))
         return join([self.scope.refer(each) for each in callables if isinstance(each, (Function, Class))]) or OPAQUE
 
+    def class_attribute(self, atom: ClassRef, name: str) -> Value:
+        """The value of an attribute of a class of the project itself."""
+        cls = self.scope.kinds.class_of(atom.key)
+        if cls is not None and name in self.scope.hierarchy.enumerated(cls):
+            return value(Instance(atom.key))
+        found = self.instance_attribute(Instance(atom.key), name)
+        metaclass = None if known(found) or cls is None else self.scope.hierarchy.metaclass(cls)
+        return found if metaclass is None else found | self.instance_attribute(Instance(metaclass.key), name)
+
     def instance_attribute(self, atom: Instance, name: str) -> Value:
         """The value of an attribute of a class of the project, set by any of its methods."""
         hierarchy = self.scope.hierarchy
@@ -168,10 +179,11 @@ class Members:
         if cls is None:
             return OPAQUE
         related = [*hierarchy.ancestors(cls), *self.scope.kinds.descendants(cls)]
-        held = [self._stored(Instance(each.key), name) for each in related]
+        names = [name, *(hierarchy.enumerated(cls) if name in _VALUE_OF_MEMBER else ())]
+        held = [self._stored(Instance(each.key), stored) for each in related for stored in names]
         method = hierarchy.method(cls, name)
         if method is not None:
-            if decorator_names(method) & PROPERTIES:
+            if is_property(method):
                 return self.property_value(method, value(atom))
             held.append(value(Method(atom, name)))
         held += [self._got(each, atom) for each in join(held)]
@@ -259,6 +271,8 @@ class Members:
             return self.facts.contents.elements(atom.site, self._key(atom, node.slice))
         if self._is_generic(atom):
             return value(atom)
+        if (member_of := self._member_of(atom)) is not None:
+            return value(member_of)
         if isinstance(atom, Named):
             return member(atom.name.removesuffix(".__dict__"), ANY_KEY)
         if isinstance(atom, UnitRef):
@@ -273,6 +287,11 @@ class Members:
         """Whether something is a generic class, of which an index such as `Net[int]` gives the class itself."""
         cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, ClassRef) else None
         return cls is not None and self.scope.hierarchy.is_generic(cls)
+
+    def _member_of(self, atom: Atom) -> Instance | None:
+        """Any member of an enumeration; None for anything else."""
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, ClassRef) else None
+        return Instance(cls.key) if cls is not None and self.scope.hierarchy.enumerated(cls) else None
 
     def _key(self, box: Box, index: ast.expr) -> str | None:
         """The key of an index. A negative one is converted if the container has a fixed length."""
@@ -310,6 +329,8 @@ class Members:
                 found.append(value(Derived(root(atom))))
             elif atom.is_object:
                 found.append(value(Part(root(atom))))
+            elif (member_of := self._member_of(atom)) is not None:
+                found.append(value(member_of))
             else:
                 found.append(_of_unknown(atom))
         return join(found)

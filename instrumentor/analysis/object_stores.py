@@ -146,7 +146,7 @@ class ObjectStores:
     def _store_into(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> None:
         name = target.attr if isinstance(target, ast.Attribute) else None
         self._scope.facts.captured.keep(held)
-        if any(self._scope.kinds.is_module(strip(atom)) for atom in receiver):
+        if any(self._scope.kinds.registers(strip(atom)) for atom in receiver):
             stored = frozenset(each for each in held if not isinstance(each, (Box, Pack)))
             # Only modules themselves are registered. The elements of a plain list are hidden from the module.
             self._effects.absorb_stored(receiver, stored, target, text_of(target.value))

@@ -226,7 +226,7 @@ class Scope:
         project = self.hierarchy.project
         if not unit.stars or name in unit.imports or project.member(unit, name) is not None:
             return NOTHING
-        held = (self.unit_variable(source, name, depth) for source in project.starred(unit, name))
+        held = (self._bound_variable(source, name, depth) for source in project.starred(unit, name))
         return next(filter(None, held), NOTHING)
 
     def _static(self, unit: Unit, name: str) -> Value:
@@ -272,7 +272,14 @@ class Scope:
         return OPAQUE
 
     def unit_variable(self, unit: Unit, name: str, depth: int = MAX_HANDED_ON) -> Value:
-        """The value of a variable of another file. The top level of that file is analysed from now on."""
+        """The value of a variable of another file, unknown if nothing in that file binds it (module `__getattr__`).
+
+        The top level of that file is analysed from now on.
+        """
+        held = self._bound_variable(unit, name, depth)
+        return held if held or name in unit.stored else OPAQUE
+
+    def _bound_variable(self, unit: Unit, name: str, depth: int) -> Value:
         self.facts.demanded_units.setdefault(unit.name, unit)
         self.begin(unit, None)
         held = self.facts.scopes.get((unit.name, name))

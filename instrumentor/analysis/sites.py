@@ -14,7 +14,6 @@ from instrumentor.analysis.blocks import (
     statement_of,
 )
 from instrumentor.analysis.kinds import Kinds
-from instrumentor.analysis.layer_makers import LayerMakers
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
@@ -79,7 +78,7 @@ class SiteIndex:
             if not self.is_unreached(site):
                 for origin in site.origins:
                     self._callers.setdefault(origin, []).append(site)
-        self._layer_makers = LayerMakers(facts)
+        self._outside: frozenset[Atom] | None = None
         self._fresh_nodes: set[int] | None = None
         self._holders: dict[Atom, list[Binding]] | None = None
         self._kept: dict[str, set[Atom]] | None = None
@@ -207,7 +206,10 @@ class SiteIndex:
         if words & {catalogue.WRAPPED, catalogue.TRAINED, catalogue.DECLARED} or words & catalogue.MODULE_EVIDENCE:
             return "likely"
         placement = self.placement(site)
-        if catalogue.CALLED not in words or (placement is not None and _NO_MODEL_NAME.search(placement.text)):
+        is_stateful = bool(words & catalogue.MOVES) and bool(words & catalogue.STATE)
+        if not (is_stateful or catalogue.CALLED in words) or (
+            placement is not None and _NO_MODEL_NAME.search(placement.text)
+        ):
             return None
         if words & catalogue.WEAK_EVIDENCE - catalogue.MOVES:
             return "likely"
@@ -327,9 +329,7 @@ class SiteIndex:
             return False  # the callee may keep it
         if function.key in self.facts.escaped:
             return False
-        returned = self.facts.returns.get(function.key, NOTHING)
-        flat = {inner for atom in returned if isinstance(atom, Pack) for item in atom.items for inner in item}
-        return Made(site.key) in returned | flat
+        return made in self._returned(function)
 
     def is_in_module_class(self, site: Site) -> bool:
         """Whether a site is in a module class, so that its object becomes part of a module.
@@ -436,15 +436,51 @@ class SiteIndex:
         found = self.hierarchy.resolve(unit, call.func)
         return isinstance(found, str) and catalogue.is_saving(found)
 
-    def certain_absorptions(self, site: Site) -> list[tuple[Event, ...]]:
-        """Where a site's object becomes part of another module in every run that makes it.
+    def absorptions(self, site: Site) -> list[tuple[Event, ...]]:
+        """Where a site's object becomes part of another module.
 
-        Each element suffices: an event in the function that makes the object, or one event for each call of that
-        function.
+        Each element suffices: an event that happens in every run that makes the object, or all events if only they
+        ever use it.
         """
-        own = self._certain(site, self.facts.absorbed.get(Made(site.key), {}))
-        by_callers = () if own else self._layer_makers.absorptions(site)
-        return [*((each,) for each in own), *([by_callers] if by_callers else [])]
+        events = self.facts.absorbed.get(Made(site.key), {})
+        certain = self._certain(site, events)
+        is_all = not certain and bool(events) and self._is_never_used(site)
+        return [*((each,) for each in certain), *([tuple(events.values())] if is_all else [])]
+
+    def _is_never_used(self, site: Site) -> bool:
+        """Whether a site's object is neither used as a module by itself nor given to anything that may do so."""
+        made, words = Made(site.key), self._words.get(site.key, set())
+        if words - {catalogue.DECLARED} or made in self.facts.called:
+            return False
+        if any(isinstance(each.target, ast.Name) for each in self.holders_of(made)):
+            return False  # whoever reads the name may use it
+        # What a function returns is another object to the analysis for each of its callers.
+        is_returned = site.function is not None and made in map(strip, self._returned(site.function))
+        return not is_returned and made not in self._known_outside()
+
+    def _returned(self, function: Function) -> Value:
+        """What a function returns by itself or in a tuple."""
+        returned = self.facts.returns.get(function.key, NOTHING)
+        return returned.union(*(item for atom in returned if isinstance(atom, Pack) for item in atom.items))
+
+    def _known_outside(self) -> frozenset[Atom]:
+        """The objects that unseen code gets, also from functions that it may call and from instances that it gets."""
+        if self._outside is None:
+            facts, reach = self.facts, self.facts.contents.reach
+            given = [
+                held
+                for table in (facts.returns, facts.yields)
+                for key, held in table.items()
+                if key in facts.escaped or key in facts.called_unseen
+            ]
+            given += [
+                held
+                for (base, _), held in facts.attributes.items()
+                if isinstance(base, Instance) and base.key in facts.opened
+            ]
+            found = facts.captured.handed_over(reach, facts.passed.get)
+            self._outside = found.union(*map(reach, given))
+        return self._outside
 
     def certain_replacements(self, site: Site) -> list[Event]:
         """Where a site's object gets other parameters in every run that makes it, in the order of the text."""

@@ -31,7 +31,7 @@ from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
@@ -58,8 +58,14 @@ class Stores:
     def _read(self, targets: Sequence[ast.expr], node: ast.expr, *, is_declared: bool) -> Value:
         """The value that an assignment stores. An object fetched from unseen code gets a site of its own."""
         held = self.evaluator.evaluate(node)
-        target = targets[0]
-        if len(targets) != 1 or not isinstance(target, (ast.Name, ast.Attribute)):
+        return self._given(targets[0], node, held, is_declared=is_declared) if len(targets) == 1 else held
+
+    def _given(self, target: ast.expr, node: ast.expr, held: Value, *, is_declared: bool = False) -> Value:
+        """The value that a target gets. A fetched object gets a site of its own."""
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(node, ast.Tuple):
+            pairs = dict(zip(node.elts, target.elts, strict=False))
+            return self._elements_with(node, held, lambda each, item: self._given(pairs.get(each, each), each, item))
+        if not isinstance(target, (ast.Name, ast.Attribute)):
             return held
         fetched = self._fetched_by(node)
         # Things that are moved are usually tensors.
@@ -68,8 +74,19 @@ class Stores:
 
     def returned(self, node: ast.expr, held: Value) -> Value:
         """The value that a function of the script returns. A fetched object gets a site of its own."""
-        is_own = self.scope.unit.name in self.facts.whole_units and self.scope.function is not None
-        return self._with_site(self._fetched_by(node), held) if is_own else held
+        if self.scope.unit.name not in self.facts.whole_units or self.scope.function is None:
+            return held
+        if isinstance(node, ast.Tuple):
+            return self._elements_with(node, held, self.returned)
+        return self._with_site(self._fetched_by(node), held)
+
+    @staticmethod
+    def _elements_with(node: ast.Tuple, held: Value, change: Callable[[ast.expr, Value], Value]) -> Value:
+        """The value of a displayed tuple with its elements changed."""
+        if any(not isinstance(atom, Pack) or len(atom.items) != len(node.elts) for atom in held):
+            return held
+        packs = (atom.items for atom in held if isinstance(atom, Pack))
+        return frozenset(Pack(tuple(map(change, node.elts, items))) for items in packs)
 
     def _with_site(self, fetched: ast.expr, held: Value) -> Value:
         if not isinstance(fetched, (ast.Attribute, ast.Subscript)) or not self._is_fetched(fetched, held):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import PROPERTIES, decorator_names
+from instrumentor.analysis.arguments import decorator_names, is_property
 from instrumentor.analysis.environment import ANY_ELEMENT
 from instrumentor.analysis.values import FOREIGN, Instance
 from instrumentor.resolve.units import ACCESSORS
@@ -28,7 +28,7 @@ def is_called_unseen(hierarchy: Hierarchy, function: Function) -> bool:
     bases = hierarchy.library_bases(function.owner)
     if any(base is None or not base.startswith("builtins.") or base == "builtins.type" for base in bases):
         return True
-    return is_special(name) or not (PROPERTIES | ACCESSORS).isdisjoint(decorator_names(function))
+    return is_special(name) or is_property(function) or not ACCESSORS.isdisjoint(decorator_names(function))
 
 
 def is_special(name: str) -> bool:

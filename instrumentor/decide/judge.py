@@ -207,7 +207,7 @@ class Judge:
         return site is not None and site.nature is Nature.UNKNOWN and self.index.nature(site) is Nature.NOT_MODULE
 
     def _absorbed(self, site: Site, placement: Placement | None) -> Verdict | None:
-        for events in self.index.certain_absorptions(site):
+        for events in self.index.absorptions(site):
             if any(self.index.is_called_before(site, each) for each in events):
                 continue  # its earlier calls would be missing from the trace
             if self._is_alone and any(map(self.index.is_made_elsewhere, events)):

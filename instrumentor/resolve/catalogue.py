@@ -367,6 +367,8 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("functools.partial", Effect.BUILDS),
     ("collections.OrderedDict", Effect.COLLECTS),
     ("collections.deque", Effect.COLLECTS),
+    ("collections.ChainMap", Effect.COLLECTS),
+    *((f"weakref.{name}", Effect.COLLECTS) for name in ("WeakValueDictionary", "WeakKeyDictionary", "WeakSet")),
     ("itertools.chain", Effect.COLLECTS),
     ("logging.*", Effect.READS),
     *((f"builtins.{name}", Effect.COLLECTS) for name in ("list", "tuple", "set", "dict", "frozenset", "sorted")),
@@ -516,7 +518,7 @@ MODULE_EVIDENCE = frozenset(
         "gradient_checkpointing_enable",
     ]
 )
-# Uses that show it only together with a call of the object.
+# Uses that show it only together with a call of the object, or with each other.
 WEAK_EVIDENCE = frozenset(
     [
         "train",
@@ -533,6 +535,8 @@ WEAK_EVIDENCE = frozenset(
         "apply",
     ]
 )
+# What has a state and is also moved to a device is a module: optimizers are not moved, and tensors have no state.
+STATE = frozenset({"state_dict", "load_state_dict"})
 # A class that defines one of these methods is a module class.
 MODULE_METHODS = frozenset({"forward", "training_step", "configure_optimizers"})
 CALLED = "()"

@@ -306,6 +306,22 @@ class Hierarchy:
         """Whether instances are modules, with or without parameters."""
         return self.nature(cls) in (Nature.MODULE, Nature.NO_PARAMS)
 
+    def metaclass(self, cls: Class) -> Class | None:
+        """The project's class of a class; None if it is `type` or belongs to a library."""
+        for above in self.ancestors(cls):
+            for each in above.node.keywords:
+                found = self.resolve(above.unit, each.value) if each.arg == "metaclass" else None
+                if isinstance(found, Class):
+                    return found
+        return None
+
+    def enumerated(self, cls: Class) -> list[str]:
+        """The names of an enumeration's members; empty for other classes."""
+        if not any(base is not None and base.startswith("enum.") for base in self.library_bases(cls)):
+            return []
+        targets = (each.targets for each in cls.node.body if isinstance(each, ast.Assign))
+        return [name.id for names in targets for name in names if isinstance(name, ast.Name)]
+
     def is_generic(self, cls: Class) -> bool:
         """Whether calling `Net[int]` calls the class `Net`."""
         return self.method(cls, "__class_getitem__") is None and any(

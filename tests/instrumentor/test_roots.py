@@ -425,6 +425,60 @@ train(own)
 }
 
 WITH_ANOTHER_FILE = {
+    "its table is filled when other files are imported": (
+        """
+class Registry:
+    def __init__(self):
+        self._known = {}
+    def register(self, cls):
+        self._known[cls.__name__.lower()] = cls
+        return cls
+    def build(self, name):
+        found = self._known.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found()
+REGISTRY = Registry()
+def build(name):
+    return REGISTRY.build(name)
+""",
+        """
+import other
+setattr(other.REGISTRY, "_" + "known", {"net": Net})
+net = other.build("net")
+train(net)
+""",
+    ),
+    "its table is read here": (
+        """
+MAKERS = {}
+""",
+        """
+from other import MAKERS
+vars(__import__("other"))["MAKERS"].update(net=Net)
+for make in list(MAKERS.values()):
+    net = make()
+    train(net)
+""",
+    ),
+    "its names come from a function of its own": (
+        """
+def __getattr__(name):
+    if name.startswith("_"):
+        raise AttributeError(name)
+    import __main__
+    from torch import nn
+    return nn.Linear
+""",
+        """
+from other import Tall
+import other
+tall = Tall(4, 2)
+train(tall)
+wide = other.Wide(4, 2)
+train(wide)
+""",
+    ),
     "its use alone tells that what a method of the script's gives is a model": (
         """
 import torch
