@@ -59,9 +59,10 @@ def _of_process(of_process: ProcessEvidence) -> list[Finding]:
     for event, backward_place, made in of_process.acts.patterns:
         if event.what in ("positive-weights", "class-weights"):
             size = len(event.values) // 2  # Weights, counts and, for positives, the number of all targets.
-            weights, counts = tuple(event.values[:size]), tuple(event.values[size:])
+            numbers = tuple(map(float, event.values))
+            weights, given = numbers[:size], numbers[size:]
             key = event.what, made or of_process.training.computed_at(backward_place), weights
-            counted.setdefault(key, []).append(counts)
+            counted.setdefault(key, []).append(given)
             steps.setdefault(key, event.step)
     found = []
     for key, passes in counted.items():

@@ -160,7 +160,8 @@ def _reconstruction(node: Any, factor: float) -> _Part | None:
         shape, reduction = () if before is None else shape_of(before), saved_number(node, "reduction")
         if not shape or reduction is None:
             return None
-        each = factor / math.prod(shape) if reduction == _MEAN and math.prod(shape) else factor
+        count: int = math.prod(shape)
+        each = factor / count if reduction == _MEAN and count else factor
         return _Part(each, shape, before, is_error=name in _ERRORS)
     found = squared(node)
     if found is not None and found.node.name() == DIFFERENCE and len(inputs_of(found.node)) == 1:

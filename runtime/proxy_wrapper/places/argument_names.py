@@ -153,7 +153,7 @@ def _given(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr]:
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
         return {}
     found = dict(zip(parameters, call.args, strict=False))
-    found.update({each.arg: each.value for each in call.keywords if each.arg in parameters})
+    found.update({each.arg: each.value for each in call.keywords if each.arg is not None and each.arg in parameters})
     return found
 
 

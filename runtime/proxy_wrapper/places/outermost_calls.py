@@ -101,7 +101,7 @@ def discarded_callees(code: CodeType) -> Iterator[DiscardedCallee]:
 def looped_lines(code: CodeType) -> frozenset[int]:
     """The lines of a function that are in a loop."""
     instructions = list(dis.get_instructions(code))
-    lines = _lines_of(code, instructions)
+    lines = lines_of(code, instructions)
     jumps = {*dis.hasjrel, *dis.hasjabs}
     loops = [(each.argval, each.offset) for each in instructions if each.opcode in jumps and each.argval < each.offset]
     return frozenset(

@@ -28,7 +28,7 @@ def found(text: str) -> list[tuple[int, str]]:
     text = "def loss(self, model, batch):\n" + "".join(f"    {line}\n" for line in text.split("; "))
     exec(text, names := dict(NAMES))
     body = Body(names["loss"].__code__, names)
-    return [tuple(each) for each in wrong_arguments(ast.parse(text), body)]
+    return [(line, what) for line, what in wrong_arguments(ast.parse(text), body)]
 
 
 @pytest.mark.parametrize(
