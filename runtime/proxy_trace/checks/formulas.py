@@ -5,6 +5,7 @@
 | comparisons of rows that were divided by the norm of the whole batch | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
+| a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
 
@@ -92,6 +93,22 @@ RATIO: Final = Rule(
     ),
 )
 
+NOT_READ: Final = Rule(
+    "backward-ignores-gradient",
+    WARNING,
+    "Custom functions that ignore the gradient of their result",
+    "The `backward` of a `torch.autograd.Function` computes the gradient of its input from saved values, and never "
+    "reads the gradient that it is given, although its result has several elements. So the layers below get the same "
+    "gradient whatever the loss is, and loss weights and masks have no effect on them.",
+    "Multiply the derivative by the gradient of the result: `return grad_output * derivative`. Compare with "
+    "`torch.autograd.gradcheck`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/k2-fsa/k2/issues/341",
+        "https://github.com/zergtant/pytorch-handbook/issues/69",
+    ),
+)
+
 _RULES: Final = {
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
     "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
@@ -100,6 +117,7 @@ _RULES: Final = {
         "loss",
         "its divergence counts {value:,.0f} times as much as its reconstruction of shape {shape}",
     ),
+    "gradient-not-read": (NOT_READ, "function", "the gradient of its result, of shape {shape}, is not read"),
     "error-not-detached": (ADVANTAGE, "loss", "the weights of log-probabilities, of shape {shape}, are not detached"),
 }
 """For each pattern, its rule, and the name and reason of its findings."""
@@ -133,6 +151,9 @@ def _look(evidence: Evidence) -> Sight | None:
 
 
 CHECK: Final = Check(
-    "formulas", "the parts of each loss agree with each other", _look, (NORM, SCALE, ADVANTAGE, DIVERGENCE, RATIO)
+    "formulas",
+    "the parts of each loss agree with each other",
+    _look,
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO),
 )
 """Present only if it finds something, because few programs contain such formulas."""

@@ -25,6 +25,15 @@ class KindOfBug(NamedTuple):
 KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Gradients",
+        "The `backward` of a custom function does not multiply by the gradient of its result.",
+        "backward-ignores-gradient",
+        (
+            "https://github.com/k2-fsa/k2/issues/341",
+            "https://github.com/zergtant/pytorch-handbook/issues/69",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "Gradients of earlier steps are not cleared, so a backward pass adds to them, and the step uses the sum.",
         "grad-not-cleared",
         (

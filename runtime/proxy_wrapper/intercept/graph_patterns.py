@@ -90,8 +90,9 @@ class GraphPatterns:
             return
         for pattern in find_patterns(LossGraph(roots[0].grad_fn)):
             weights = [self._id_of(weight) for weight in pattern.weights]
-            if all(weights):
-                self._emit(pattern, location, tuple(weights), self._line_of_pattern(pattern))
+            line = self._line_of_pattern(pattern)
+            if all(weights) and (line or pattern.line is None):
+                self._emit(pattern, location, tuple(weights), line)
         if not looks:
             self._positions(location)
             self._arguments(location)
@@ -103,6 +104,8 @@ class GraphPatterns:
 
     def _line_of_pattern(self, pattern: Pattern) -> int:
         """The location of the line that makes a pattern; 0 if it is unknown."""
+        if pattern.line is not None:
+            return self._tracer.locator.line(pattern.line)
         if pattern.viewed_to:
             return self._line_of_modules(lambda code: self._view_lines(code, pattern.viewed_to))
         if pattern.what in _LINES:

@@ -8,6 +8,7 @@ from proxy_wrapper.loss_graph.attentions import attended_padding
 from proxy_wrapper.loss_graph.class_scores import classes_in_views, similarities_with_self, softmaxes
 from proxy_wrapper.loss_graph.class_weights import class_weights, positive_weights
 from proxy_wrapper.loss_graph.critics import errors_not_detached
+from proxy_wrapper.loss_graph.custom_functions import gradients_not_read
 from proxy_wrapper.loss_graph.draws import draws_without_gradient
 from proxy_wrapper.loss_graph.elbo import divergences_that_outweigh
 from proxy_wrapper.loss_graph.last_steps import last_steps
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _BY_STRUCTURE: Final = (
     *(linear_layers, softmaxes, classes_in_views, similarities_with_self, mixed_views, mixed_heads),
-    *(draws_without_gradient, targets_as_scores),
+    *(draws_without_gradient, targets_as_scores, gradients_not_read),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),

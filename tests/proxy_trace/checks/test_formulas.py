@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.distributions import Categorical, Normal
 
 import proxy_wrapper.proxy as Proxy
@@ -316,3 +317,62 @@ def generalised(*, is_detached: bool) -> Loss:
 )
 def test_advantages_that_have_a_gradient(tmp_path: Path, loss: Loss, is_told: bool) -> None:
     assert judged(loss, tmp_path) == ["advantage-not-detached"] * is_told
+
+
+class Scaled(torch.autograd.Function):
+    """Three times its input. `backward` is given by each subclass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return 3 * x
+
+
+class Ignoring(Scaled):
+    """Ignores the gradient of the result."""
+
+    @staticmethod
+    def backward(ctx: Any, upstream: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return torch.full_like(x, 3)
+
+
+class Reading(Scaled):
+    """Multiplies by it."""
+
+    @staticmethod
+    def backward(ctx: Any, upstream: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return torch.full_like(x, 3) * upstream
+
+
+class Once(Scaled):
+    """Likewise, behind a decorator of PyTorch."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstreams: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return torch.full_like(x, 3) * upstreams[0]
+
+
+class Undefined(Scaled):
+    """Has no gradient."""
+
+    @staticmethod
+    def backward(ctx: Any, upstream: torch.Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_told"),
+    [
+        pytest.param(lambda out: Ignoring.apply(out).mean(), True, id="ignores"),
+        pytest.param(lambda out: Ignoring.apply(out.mean()), False, id="a single number"),
+        pytest.param(lambda out: Reading.apply(out).mean(), False, id="reads"),
+        pytest.param(lambda out: Once.apply(out).mean(), False, id="reads behind a decorator"),
+        pytest.param(lambda out: (Undefined.apply(out) + out).mean(), False, id="has none"),
+    ],
+)
+def test_functions_that_ignore_the_gradient_of_their_result(tmp_path: Path, loss: Loss, is_told: bool) -> None:
+    assert judged(loss, tmp_path) == ["backward-ignores-gradient"] * is_told
