@@ -51,29 +51,13 @@ _VARIANCES: Final = frozenset({"var", "vars", "variance", "variances"})
 _OTHERWISE: Final = frozenset({"log", "sq", "sqr", "square", "squared", "inv", "init", "min", "max"})
 """Words that make a name mean something else than its other words say."""
 _SAME_VALUES: Final = frozenset(
-    {
-        *(
-            "float",
-            "double",
-            "half",
-            "detach",
-            "to",
-            "cpu",
-            "cuda",
-            "squeeze",
-            "unsqueeze",
-            "view",
-            "reshape",
-            "flatten",
-        ),
-        *("expand", "expand_as", "clamp", "clamp_min", "contiguous", "type_as", "view_as"),
-    }
+    {"float", "double", "half", "detach", "to", "cpu", "cuda", "squeeze", "unsqueeze", "view", "reshape", "flatten"}
+    | {"expand", "expand_as", "clamp", "clamp_min", "contiguous", "type_as", "view_as"}
 )
 """Methods whose result is named like the tensor."""
 _SQUARED: Final = re.compile(r"pow|square|\bvar|\*\* ?2|(\b\w+) \* \1\b|^(?!.*(0\.5|/ 2|std|sigma)).*\bexp\b")
 _ROOTED: Final = re.compile(r"sqrt|std|sigma|\*\* ?0\.5|pow")
-"""What computes a variance, and a deviation. A variable that a function computes so may have a name that is no longer
-right."""
+"""What computes a variance, and a deviation: the name of a variable computed so may no longer be right."""
 
 
 class WrongArgument(NamedTuple):
