@@ -17,8 +17,9 @@ condition joined by `and` or `or`, they may return to its first line.)
 from __future__ import annotations
 
 import ast
-import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from proxy_wrapper.places.compiler_warnings import no_compiler_warnings
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -47,8 +48,7 @@ def compile_observed(source: bytes | str, file: str) -> CodeType:
     Raises:
         SyntaxError, ValueError, RecursionError: if it cannot be compiled.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python already issued them when it compiled the file.
+    with no_compiler_warnings(file):
         tree = _Observer().visit(ast.parse(source, file))
         code: CodeType = compile(tree, file, "exec", dont_inherit=True)
     return code

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import warnings
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.flow.observed_code import compile_observed
+from proxy_wrapper.places.compiler_warnings import no_compiler_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,7 @@ class SourceFile:
         if source is None:
             return
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with no_compiler_warnings(file):
                 plain = compile(source, file, "exec", dont_inherit=True)
             pairs = list(_pairs(plain, compile_observed(source, file)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import tokenize
-import warnings
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_wrapper.places.compiler_warnings import no_compiler_warnings
 
 if TYPE_CHECKING:
     import threading
@@ -63,10 +64,8 @@ def _read(file: str) -> _File | None:
     try:
         with tokenize.open(file) as opened:
             text = opened.read(_LARGEST + 1)
-        with warnings.catch_warnings():
-            # Python already warned about invalid escapes when it compiled the file.
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text) if len(text) <= _LARGEST else None
+        with no_compiler_warnings(file):
+            tree = ast.parse(text, file) if len(text) <= _LARGEST else None
     except (OSError, SyntaxError, ValueError, RecursionError, SystemError):  # The last if the program parses, too.
         return None
     if tree is None:
