@@ -45,7 +45,7 @@ checks: $(VENV)/.installed-dev ## Write docs/checks.md from the checks
 unit: $(VENV)/.installed-dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)
 
-full: $(VENV)/.installed-dev ## Run the tests with all cases of those of which `make test` runs a sample (an hour)
+full: $(VENV)/.installed-dev ## Run the tests with all cases of those of which `make test` runs a sample
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --all-cases $(TEST_ARGS)
 
 conformance: $(VENV)/.installed-dev ## Run all of PyTorch's test databases, plain against traced (tens of minutes)

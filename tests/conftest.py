@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _draw(item: pytest.Item) -> str:
-    """A number that decides about the order of the cases, the same in every process."""
+    """What the cases are ordered by when a sample is drawn; the same in every process."""
     return hashlib.sha256(item.nodeid.encode()).hexdigest()
 
 

@@ -33,7 +33,7 @@ from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import bodies_around
 from proxy_wrapper.places.named_lines import call_line
-from proxy_wrapper.places.unsigned_differences import UNSIGNED, unsigned_differences
+from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
 from proxy_wrapper.values.value_marks import version_of
@@ -174,14 +174,17 @@ class DataLoading(ReplacingInterceptor):
         if line is None or id(line.code) in self._read or not tracer.locator.is_user_code(line.code):
             return
         self._read[id(line.code)] = line.code
-        syntax, samples = tracer.functions.find(line.code), _length_of(dataset)
+        syntax, thread = tracer.functions.find(line.code), tracer.thread
+        if syntax is None:
+            return
         with unobserved() as readable:
-            found = list(unsigned_differences(syntax, dataset, samples)) if readable and syntax is not None else []
-        thread = tracer.thread
+            found = list(unsigned_differences(syntax, dataset, lambda: _length_of(dataset))) if readable else []
         for each in found:
             made = tracer.locator.line(AssignedLine(line.code, each.line))
-            fields = (tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNSIGNED, each.names, made)
-            tracer.broadcast(SourcePattern(*fields), 0, level=INFO, also=(made,))
+            event = SourcePattern(
+                tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNSIGNED, each.names, made
+            )
+            tracer.broadcast(event, 0, level=INFO, also=(made,))
 
     def _emit(self, loader: _Loader, sampler: str, batches: int, iteration: Any) -> None:
         tracer = self._tracer

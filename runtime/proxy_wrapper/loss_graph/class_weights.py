@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.loss_graph.nodes import CLASS_LOSSES
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.saved_tensors import saved_tensor
 from proxy_wrapper.values.torch_functions import numel, reshape, tolist, total
@@ -20,7 +21,6 @@ POSITIVES: Final = "positive-weights"
 CLASSES: Final = "class-weights"
 
 _BINARY: Final = ("BinaryCrossEntropyWithLogitsBackward0",)
-_OF_CLASSES: Final = ("NllLossBackward0", "NllLoss2DBackward0")
 _HALF: Final = 0.5
 _MOST: Final = 32
 """The most weights of a loss that are reported."""
@@ -51,7 +51,7 @@ def class_weights(graph: LossGraph) -> Iterator[Pattern]:
 
     Their values are followed by the number of targets of each class.
     """
-    for node in graph.named(_OF_CLASSES):
+    for node in graph.named(CLASS_LOSSES):
         weights, targets = saved_tensor(node, "weight"), saved_tensor(node, "target")
         if weights is None or targets is None or not _are_few(weights) or numel(targets) > _MOST_TARGETS:
             continue

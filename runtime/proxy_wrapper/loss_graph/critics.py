@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from proxy_wrapper.loss_graph.arithmetic import SQUARES, squared
 from proxy_wrapper.loss_graph.nodes import (
     DIFFERENCE,
+    ERRORS,
     LOG_SOFTMAX,
     MEANS,
     PRODUCT,
@@ -33,7 +34,6 @@ ERROR: Final = "error-not-detached"
 _SOFTMAX: Final = "SoftmaxBackward0"
 _NEGATED: Final = "NegBackward0"
 _CLAMPED: Final = frozenset({"ClampBackward0", "ClampBackward1"})
-_ERRORS: Final = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0")
 _FOLLOWED: Final = (
     SAME_ROWS | TOTALS | MEANS | SUMS | {"StackBackward0", DIFFERENCE, "ExpBackward0", _NEGATED, "GatherBackward0"}
 )
@@ -67,7 +67,7 @@ def errors_not_detached(graph: LossGraph) -> Iterator[Pattern]:
             terms = _terms(weight)
             if not terms.has_constants or not _is_log_probability(policy):
                 continue
-            losses = graph.named({*_ERRORS, *SQUARES})
+            losses = graph.named({*ERRORS, *SQUARES})
             if any(not terms.values.isdisjoint(_terms(value).values) for each in losses for value in _compared(each)):
                 yield Pattern(ERROR, shape_of(node))
                 return
@@ -95,7 +95,7 @@ def _terms(value: Output) -> _Terms:
 
 def _compared(node: Any) -> Sequence[Output]:
     """The values whose distance a loss computes; () for other nodes."""
-    if node.name() in _ERRORS:
+    if node.name() in ERRORS:
         return inputs_of(node)
     value = squared(node)
     return () if value is None else (value,)

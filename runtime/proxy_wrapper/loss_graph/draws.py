@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_wrapper.loss_graph.nodes import SAME_VALUES, behind, inputs_of, shape_of
+from proxy_wrapper.loss_graph.nodes import DIFFERENCE, ERRORS, LAYERS, SAME_VALUES, behind, inputs_of, shape_of
 from proxy_wrapper.loss_graph.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 DRAW: Final = "normal-draw"
 
 _NORMAL: Final = frozenset({"NormalBackward1", "NormalBackward2", "NormalBackward3"})
-_COMPARED: Final = frozenset(
-    {
-        "SubBackward0",
-        "RsubBackward0",
-        "RsubBackward1",
-        "MseLossBackward0",
-        "SmoothL1LossBackward0",
-        "HuberLossBackward0",
-    }
-)
+_COMPARED: Final = frozenset({*ERRORS, DIFFERENCE, "RsubBackward0", "RsubBackward1"})
 """A policy subtracts its mean from the drawn value. A model that reads its own predictions compares them by a loss."""
-_PRODUCTS: Final = frozenset({"AddmmBackward0", "MmBackward0", "BmmBackward0", "ConvolutionBackward0"})
+_PRODUCTS: Final = frozenset({*LAYERS, "BmmBackward0"})
 
 
 def draws_without_gradient(graph: LossGraph) -> Iterator[Pattern]:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.loss_graph.arithmetic import factor_of, squared, terms_of
 from proxy_wrapper.loss_graph.nodes import (
+    BINARY_LOSSES,
     DIFFERENCE,
+    ERRORS,
     MEANS,
     SAME_VALUES,
     SCALED,
@@ -34,8 +36,7 @@ if TYPE_CHECKING:
 
 WEIGHT: Final = "divergence-outweighs"
 
-_BINARY: Final = frozenset({"BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"})
-_ERRORS: Final = frozenset({"MseLossBackward0", "L1LossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0"})
+_ERRORS: Final = frozenset({*ERRORS, "L1LossBackward0"})
 _NEGATED: Final = frozenset({"NegBackward0", "RsubBackward1"})
 _SUMMED: Final = SUMS | _NEGATED | {DIFFERENCE}
 _MEAN: Final = 1
@@ -155,7 +156,7 @@ def _unscaled(value: Output) -> tuple[Output, float]:
 def _reconstruction(node: Any, factor: float) -> _Part | None:
     """A node as a reconstruction, with the factor of each of its elements; None if it is none."""
     name = node.name()
-    if name in _BINARY or name in _ERRORS:
+    if name in BINARY_LOSSES or name in _ERRORS:
         before = node_before(node, 0)
         shape, reduction = () if before is None else shape_of(before), saved_number(node, "reduction")
         if not shape or reduction is None:

@@ -32,6 +32,12 @@ LOG_SOFTMAX: Final = "LogSoftmaxBackward0"
 SOFTMAXES: Final = frozenset({"SoftmaxBackward0", "SafeSoftmaxBackward0"})
 CLASS_LOSS: Final = "NllLossBackward0"
 """The node of `cross_entropy` for class targets."""
+CLASS_LOSSES: Final = (CLASS_LOSS, "NllLoss2DBackward0")
+BINARY_LOSSES: Final = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
+ERRORS: Final = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0")
+"""The nodes of losses that compare numbers and save their targets."""
+LAYERS: Final = {"AddmmBackward0": 2, "MmBackward0": 1, "ConvolutionBackward0": 1}
+"""The nodes of layers: the index of their weight."""
 
 _FARTHEST: Final = 12
 """The most nodes that are followed along a chain."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from proxy_wrapper.loss_graph.nodes import (
+    BINARY_LOSSES,
+    LAYERS,
     LEAF,
     LOG_SOFTMAX,
     PRODUCT,
@@ -37,12 +39,9 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.loss_graph.graph import LossGraph
 
-_BINARY_LOSSES: Final = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
 _SOFT_MARGIN: Final = "SoftMarginLossBackward0"
 _WHERE: Final = "WhereBackward0"
 _CLAMP: Final = "ClampMinBackward0"
-_LAYERS: Final = {"AddmmBackward0": 2, "MmBackward0": 1, "ConvolutionBackward0": 1}
-"""The nodes of layers: the index of their weight."""
 _SAME_SCORES: Final = VIEWS | SQUEEZED | SCALED | {"ToCopyBackward0"}
 """The nodes that pass scores on unchanged or scaled."""
 _FARTHEST: Final = 0.5
@@ -51,7 +50,7 @@ _FARTHEST: Final = 0.5
 
 def binary_targets(graph: LossGraph) -> Iterator[Pattern]:
     """Targets of a binary cross entropy that are not probabilities."""
-    for node in graph.named(_BINARY_LOSSES):
+    for node in graph.named(BINARY_LOSSES):
         targets = saved_tensor(node, "target")
         if targets is None or not numel(targets) or not targets.is_floating_point():
             continue
@@ -65,7 +64,7 @@ def targets_as_scores(graph: LossGraph) -> Iterator[Pattern]:
 
     The targets must go into nothing else: some losses add the cross entropy of both directions.
     """
-    for node in graph.named(_BINARY_LOSSES):
+    for node in graph.named(BINARY_LOSSES):
         targets = node_before(node, 1)
         if node_before(node, 0) is None and targets is not None and len(graph.users(targets)) == 1:
             yield Pattern("targets-as-scores", shape_of(targets))
@@ -139,7 +138,7 @@ def _of_multi_hot(node: Any) -> Iterator[Pattern]:
 
 def _has_weight(node: Any) -> bool:
     """Whether a node belongs to a layer whose weight is a leaf of the graph."""
-    place = _LAYERS.get(node.name())
+    place = LAYERS.get(node.name())
     weight = None if place is None else node_before(node, place)
     while weight is not None and weight.name() in ("TBackward0", "ToCopyBackward0"):
         weight = only_node_before(weight)

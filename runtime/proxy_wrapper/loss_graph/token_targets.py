@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.loss_graph.attentions import attentions_of, sees_later
-from proxy_wrapper.loss_graph.nodes import node_before, shape_of
+from proxy_wrapper.loss_graph.nodes import CLASS_LOSSES, node_before, shape_of
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.saved_tensors import saved_number, saved_tensor
 from proxy_wrapper.loss_graph.token_rows import NEXT, labels_of_padding, padding_in, shift_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SEEN: Final = "later-tokens-seen"
 
-_CLASS_LOSSES: Final = ("NllLossBackward0", "NllLoss2DBackward0")
 _MOST_TEXTS: Final = 2
 """The most different texts that a model may read: the text that it writes, and the text that it translates."""
 _MEAN: Final = 1
@@ -31,7 +30,7 @@ _SUM: Final = 2
 
 def token_targets(graph: LossGraph) -> Iterator[Pattern]:
     """Targets that are the wrong tokens, that the model has seen, or that are padding."""
-    losses = graph.named(_CLASS_LOSSES)
+    losses = graph.named(CLASS_LOSSES)
     tokens = tokens_of(graph) if losses else []
     if tokens:
         attentions = attentions_of(graph)

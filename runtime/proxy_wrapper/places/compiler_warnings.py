@@ -22,7 +22,7 @@ def no_compiler_warnings(file: str) -> Iterator[None]:
     Python gave them when it compiled the file for the program. Only the list of filters is changed, for a while.
     """
     filters: list[Any] = warnings.filters  # type: ignore[assignment]
-    own = ("ignore", None, Warning, re.compile(re.escape(file.removesuffix(".py"))), 0)
+    own = ("ignore", None, Warning, re.compile(re.escape(file.removesuffix(".py")) + r"\Z"), 0)
     filters.insert(0, own)
     try:
         yield

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.source_patterns.syntax import last_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,14 +17,8 @@ def softmax_lines(function: ast.FunctionDef) -> Iterator[int]:
     """The lines that call a softmax with dimension 0, `softmax(scores, dim=0)` or `scores.softmax(0)`, each once."""
     lines: dict[int, None] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and _name(node.func) in _NAMES:
+        if isinstance(node, ast.Call) and last_name(node.func) in _NAMES:
             given = [each.value for each in node.keywords if each.arg in ("dim", "axis")] or node.args[-1:]
             if any(isinstance(each, ast.Constant) and each.value == 0 for each in given):
                 lines[node.lineno] = None
     yield from lines
-
-
-def _name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""

@@ -45,5 +45,6 @@ def test_other_warnings_are_given_meanwhile(tmp_path: Path) -> None:
         warnings.simplefilter("always")
         with no_compiler_warnings(str(tmp_path / "a.py")):
             warn()
-            ast.parse(ESCAPE, str(tmp_path / "b.py"))
-    assert len(caught) == 2
+            ast.parse(ESCAPE, str(tmp_path / "ab.py"))
+            ast.parse(ESCAPE, str(tmp_path / "a_b.py"))
+    assert len(caught) == 3

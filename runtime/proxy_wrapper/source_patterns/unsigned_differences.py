@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
+from proxy_wrapper.source_patterns.syntax import Scope
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 UNSIGNED: Final = "unsigned-difference"
 
@@ -33,20 +35,29 @@ class UnsignedDifference(NamedTuple):
     names: tuple[str, str]
 
 
-def unsigned_differences(function: ast.FunctionDef, dataset: Any, samples: int) -> Iterator[UnsignedDifference]:
+def unsigned_differences(
+    function: ast.FunctionDef, dataset: Any, count: Callable[[], int]
+) -> Iterator[UnsignedDifference]:
     """The differences in a data set's `__getitem__` that wrap around for some of its samples.
 
     Args:
         function: the syntax of `__getitem__`.
         dataset: the data set.
-        samples: how many samples it has.
+        count: how many samples it has; called only if there is a subtraction.
     """
     arguments = [each.arg for each in function.args.args]
     if len(arguments) != len(("self", "index")):
         return
-    assigned = _assigned_once(function)
     differences = list(_differences(function))
-    chosen = range(0, samples, max(1, samples // _MOST_SAMPLES)) if differences else ()
+    if not differences:
+        return
+    scope, samples = Scope(function), count()
+    assigned = {
+        target.id: value
+        for target, value in scope.assignments
+        if isinstance(target, ast.Name) and len(scope.stores(target.id)) == 1
+    }
+    chosen = range(0, samples, max(1, samples // _MOST_SAMPLES))
     for line, left, right in differences:
         for index in chosen:
             evaluator = _Evaluator({arguments[0]: dataset, arguments[1]: index}, assigned)
@@ -64,24 +75,6 @@ def _differences(function: ast.FunctionDef) -> Iterator[tuple[int, ast.expr, ast
             operands = node.args if len(node.args) > 1 else [node.func.value, *node.args]
             if len(operands) == len(("left", "right")):
                 yield node.lineno, operands[0], operands[1]
-
-
-def _assigned_once(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """The variables that a function assigns once, with their values."""
-    values: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Assign):
-            continue
-        for target in node.targets:
-            ones = target.elts if isinstance(target, ast.Tuple) else [target]
-            others = node.value.elts if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) else []
-            pairs = zip(ones, others, strict=False) if others else [(target, node.value)]
-            for one, value in pairs:
-                if isinstance(one, ast.Name):
-                    values.setdefault(one.id, []).append(value)
-    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
-    stored = [node.id for node in names if not isinstance(node.ctx, ast.Load)]
-    return {name: found[0] for name, found in values.items() if stored.count(name) == 1}
 
 
 class _Evaluator:
@@ -105,7 +98,7 @@ class _Evaluator:
                 found = self.value_of(self._assigned[node.id], depth + 1)
         elif isinstance(node, ast.Attribute):
             owner = self.value_of(node.value, depth + 1)
-            found = getattr(owner, "__dict__", {}).get(node.attr, _UNKNOWN) if owner is not _UNKNOWN else owner
+            found = _attribute(owner, node.attr)
         elif isinstance(node, ast.Subscript):
             found = _item(self.value_of(node.value, depth + 1), self._index(node.slice, depth + 1))
         elif isinstance(node, (ast.BinOp, ast.UnaryOp)):
@@ -133,6 +126,14 @@ class _Evaluator:
         if type(left) is not int or type(right) is not int or not isinstance(node.op, (ast.Add, ast.Sub)):
             return _UNKNOWN
         return left + right if isinstance(node.op, ast.Add) else left - right
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """An attribute that an object itself holds; `_UNKNOWN` if it holds none."""
+    try:
+        return object.__getattribute__(owner, "__dict__").get(name, _UNKNOWN)
+    except AttributeError:  # It has no dictionary.
+        return _UNKNOWN
 
 
 def _item(owner: Any, index: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from proxy_wrapper.places.unsigned_differences import unsigned_differences
+from proxy_wrapper.source_patterns.unsigned_differences import unsigned_differences
 
 BYTES = torch.arange(24, dtype=torch.uint8).reshape(4, 3, 2)
 DARK, BRIGHT = BYTES, BYTES + 5
@@ -20,7 +20,7 @@ def found(code: str, **attributes: Any) -> list[tuple[int, tuple[str, str]]]:
     """What is found in a `__getitem__` with that code, of a data set with such attributes."""
     (function,) = ast.parse("def __getitem__(self, i):\n" + textwrap.indent(code, "    ")).body
     assert isinstance(function, ast.FunctionDef)
-    differences = unsigned_differences(function, SimpleNamespace(**attributes), 4)
+    differences = unsigned_differences(function, SimpleNamespace(**attributes), lambda: 4)
     return [(each.line, each.names) for each in differences]
 
 
@@ -69,4 +69,10 @@ def test_what_code_computes_is_not_looked_up() -> None:
 
     (function,) = ast.parse("def __getitem__(self, i):\n    return self.dark[i] - self.dark[i + 1]").body
     assert isinstance(function, ast.FunctionDef)
-    assert list(unsigned_differences(function, Lazy(), 4)) == []
+    assert list(unsigned_differences(function, Lazy(), lambda: 4)) == []
+
+
+def test_the_samples_are_not_counted_if_nothing_is_subtracted() -> None:
+    (function,) = ast.parse("def __getitem__(self, i):\n    return self.a[i] + self.b[i]\n").body
+    assert isinstance(function, ast.FunctionDef)
+    assert list(unsigned_differences(function, SimpleNamespace(a=DARK, b=BRIGHT), lambda: pytest.fail("counted"))) == []
