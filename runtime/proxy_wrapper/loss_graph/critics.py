@@ -41,7 +41,7 @@ _CHOICES: Final = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackwar
 _LOG_PROBABILITIES: Final = frozenset({"LogsumexpBackward0", LOG_SOFTMAX})
 _DIFFERENCES_AND_SUMS: Final = SUMS | {DIFFERENCE, "RsubBackward1"}
 _LINEAR: Final = _DIFFERENCES_AND_SUMS | TOTALS | MEANS | {_NEGATED, "StackBackward0", "CatBackward0"}
-_MOST_TERMS: Final = 1024
+_MOST_TERMS: Final = 4096
 _FARTHEST: Final = 12
 """The most nodes between a product and the log-probability in it."""
 
@@ -78,6 +78,7 @@ def _terms(value: Output) -> _Terms:
     values: set[Output] = set()
     has_constants = False
     pending = [value]
+    seen = {value}
     for each in pending:
         if len(pending) > _MOST_TERMS:
             return _Terms(frozenset(), has_constants=False)
@@ -85,11 +86,13 @@ def _terms(value: Output) -> _Terms:
         name, inputs = term.node.name(), inputs_of(term.node)
         if name in _LINEAR or (name in SCALED and len(inputs) == 1):
             has_constants |= name in _DIFFERENCES_AND_SUMS and len(inputs) < len(term.node.next_functions)
-            pending += inputs
         elif name == QUOTIENT and input_at(term.node, 0) is not None:  # Standardised.
-            pending += inputs[:1]
+            inputs = inputs[:1]
         else:
             values.add(term)
+            continue
+        pending += [before for before in inputs if before not in seen]
+        seen.update(inputs)
     return _Terms(frozenset(values), has_constants)
 
 

@@ -263,21 +263,22 @@ def actor_critic(log_probabilities: Loss, *, is_detached: bool, critic: Loss, is
     return loss
 
 
-def generalised(*, is_detached: bool) -> Loss:
+def generalised(*, is_detached: bool, repeats: int = 1) -> Loss:
     """The loss of an actor and a critic with generalised advantage estimation, step by step."""
 
     def loss(out: torch.Tensor) -> torch.Tensor:
-        values = list(out[:, 3])
+        values = list(out[:, 3]) * repeats
         given = [value.detach() for value in values] if is_detached else values
         advantages: list[torch.Tensor] = []
         advantage, following = torch.zeros(()), torch.zeros(())
-        for reward, value in zip(reversed(RETURNS), reversed(given), strict=True):
+        for reward, value in zip(reversed(RETURNS.repeat(repeats)), reversed(given), strict=True):
             advantage = reward + 0.9 * following - value + 0.8 * advantage
             following = value
             advantages.insert(0, advantage)
         weights, stacked = torch.stack(advantages), torch.stack(values)
         wanted = weights.detach() + stacked.detach()
-        return -(gathered(out) * weights).mean() + 0.5 * (wanted - stacked).pow(2).mean()
+        chosen = gathered(out)[torch.arange(6 * repeats) % 6]
+        return -(chosen * weights).mean() + 0.5 * (wanted - stacked).pow(2).mean()
 
     return loss
 
@@ -286,6 +287,7 @@ def generalised(*, is_detached: bool) -> Loss:
     ("loss", "is_told"),
     [
         pytest.param(generalised(is_detached=False), True, id="generalised-not detached"),
+        pytest.param(generalised(is_detached=False, repeats=40), True, id="generalised-over many steps"),
         pytest.param(generalised(is_detached=True), False, id="generalised-detached"),
     ]
     + [
