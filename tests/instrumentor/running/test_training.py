@@ -35,7 +35,7 @@ def move_weights(folder: Path) -> Path:
     return (folder / "weights.pt").rename(folder.parent / "plain.pt")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_is_the_same_and_traced(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
