@@ -1,0 +1,113 @@
+"""A Python that has imported torch, and forks a process for each program that it is asked to run.
+
+Importing torch takes seconds, and the first optimizer imports torch's compiler, which takes as long again; hundreds of
+tests run programs that do both. A process forked from this one has them already. In everything else it is what
+`python program.py` starts: `__main__`, `sys.path`, the environment, the standard streams, and the way it ends. Two
+frames of this file are below those of the program. `run_python` talks to it over the socket whose number is the only
+argument.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+import warnings
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+LENGTH = 4
+"""How many bytes a number has, that of the bytes in a request among them."""
+
+STREAMS = 3
+"""Standard input, output and error."""
+
+
+def main() -> None:
+    import torch._dynamo  # noqa: F401  Loads torch, too.
+
+    del sys.path[0]  # The folder of this file.
+    # The collections of garbage at the end of each process would otherwise go through all that is here already.
+    gc.freeze()
+    request = wait_for_requests(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        become(request["command"], request["folder"], request["environment"])
+        run()
+
+
+def wait_for_requests(channel: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request, and return in the child what is asked for; return None when nobody will ask any more."""
+    while True:
+        head, files, _, _ = socket.recv_fds(channel, LENGTH, STREAMS)
+        if not head:
+            return None
+        request: dict[str, Any] = json.loads(channel.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+        child = os.fork()
+        if not child:
+            channel.close()
+            for stream, file in enumerate(files):
+                os.dup2(file, stream)
+                os.close(file)
+            return request
+        for file in files:
+            os.close(file)
+        channel.sendall(child.to_bytes(LENGTH, "big"))
+        _, status = os.waitpid(child, 0)
+        channel.sendall(os.waitstatus_to_exitcode(status).to_bytes(LENGTH, "big", signed=True))
+
+
+def become(command: list[str], folder: str, environment: dict[str, str]) -> None:
+    """Make this process what `python *command` starts, up to the first line of its program."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.orig_argv[:] = [sys.executable, *command]
+    while command[0] == "-W":
+        sys.warnoptions.append(command[1])
+        del command[:2]
+    warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
+    sys.argv[:] = command
+    first = "" if command[0] == "-c" else str(Path(command[0]).resolve().parent)
+    added = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:0] = [first, *(str(Path(entry).absolute()) for entry in added)]
+    importlib.invalidate_caches()
+    sys.modules["torch"].default_generator.seed()  # Which importing torch does.
+
+
+def run() -> None:
+    """Run the program of `sys.argv`; an exception that it does not catch ends this process as it ends Python."""
+    module = ModuleType("__main__")
+    # The names that this version of Python gives to a program, of which this is one.
+    module.__dict__.update({name: value for name, value in globals().items() if name.startswith("__")}, __doc__=None)
+    sys.modules["__main__"] = module
+    if sys.argv[0] == "-c":
+        path, source = "<string>", sys.argv.pop(1).encode()
+        del module.__file__, module.__cached__
+    else:
+        path = module.__file__ = str(Path(sys.argv[0]).absolute())
+        module.__loader__ = SourceFileLoader("__main__", path)
+        source = Path(path).read_bytes()
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001  As Python does.
+        end(error)
+
+
+def end(error: BaseException) -> NoReturn:
+    """Report an exception as Python does, without the frame of `run`."""
+    trace = error.__traceback__ and error.__traceback__.tb_next
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error.with_traceback(trace), trace
+    sys.excepthook(type(error), error, trace)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
