@@ -7,12 +7,12 @@ A kind of device is made known to torch for a whole process, and before its firs
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from torch.utils import backend_registration
+
+from tests.python_process.run_python import run_python
 
 SUITE = Path(__file__).parent / "suite"
 
@@ -24,14 +24,6 @@ SUITE = Path(__file__).parent / "suite"
 @pytest.mark.parametrize("file", sorted(path.name for path in SUITE.glob("check_*.py")))
 def test_suite(file: str, request: pytest.FixtureRequest) -> None:
     all_cases = ["--all-cases"] if request.config.getoption("--all-cases") else []
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(SUITE / file), "-p", "no:cacheprovider", *all_cases],
-        cwd=SUITE.parents[2],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=1800,
-        check=False,
-    )
+    command = ["-m", "pytest", SUITE / file, "-p", "no:cacheprovider", *all_cases]
+    done = run_python(command, cwd=SUITE.parents[2], env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pytest
@@ -14,6 +12,10 @@ import torch
 
 from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
+from tests.python_process.run_python import run_python
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROOT = Path(__file__).parents[2]
 NAME = "distributed_transformer.py"
@@ -34,15 +36,7 @@ class Outcome(NamedTuple):
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT), str(ROOT / "runtime")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_python(["-m", *command], cwd=folder, env=environment)
 
 
 def train(source: bytes, folder: Path, *options: str) -> Outcome:

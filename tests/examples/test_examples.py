@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,8 +17,10 @@ from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
 from instrumentor.source.undo import undo
 from proxy_wrapper import events
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterable
 
     from instrumentor.settings import LogLevel
@@ -87,22 +87,14 @@ class RunResult:
         return [decoder.decode(line) for line in path.read_bytes().splitlines()]
 
 
-def run_python(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the interpreter of the tests in `folder`, which must succeed."""
     paths = [str(ROOT), str(ROOT / "runtime")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     # Warnings are errors, as in the tests themselves: instrumenting must not bring any in.
-    done = subprocess.run(
-        # PyTorch 2.6 leaves it to Python's exit to remove a folder of its own.
-        [sys.executable, "-W", "error", "-W", "ignore:Implicitly cleaning up:ResourceWarning", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    # PyTorch 2.6 leaves it to Python's exit to remove a folder of its own.
+    options = ["-W", "error", "-W", "ignore:Implicitly cleaning up:ResourceWarning"]
+    done = run_python([*options, *arguments], cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -110,7 +102,7 @@ def run_python(arguments: list[str], folder: Path) -> subprocess.CompletedProces
 def run_script(source: bytes, name: str, folder: Path) -> RunResult:
     """Run the text of example `name` in `folder` with its short arguments."""
     (folder / f"{name}.py").write_bytes(source)
-    done = run_python([f"{name}.py", *ARGUMENTS[name], "--save-path", WEIGHTS], folder)
+    done = run_in(folder, f"{name}.py", *ARGUMENTS[name], "--save-path", WEIGHTS)
     assert done.stderr == ""
     return RunResult(done.stdout, folder)
 
@@ -187,7 +179,7 @@ def test_the_bug_of_the_fine_tuning_example_is_named_with_its_line(run_traced: R
     folder = run_traced("finetune", "INFO").folder
     lines = source_of("finetune").decode().splitlines()
     (line,) = (number for number, text in enumerate(lines, 1) if "torch.optim.SGD(" in text)
-    told = run_python(["-m", "proxy_trace", "summary", "proxy_trace", "--format", "github"], folder).stdout
+    told = run_in(folder, "-m", "proxy_trace", "summary", "proxy_trace", "--format", "github").stdout
     (finding,) = told.splitlines()
     assert finding.startswith(f"::error file=finetune.py,line={line},title=optimizer-of-other-model%3A SGD::")
 
@@ -228,7 +220,7 @@ def test_instrumenting_twice_changes_nothing(name: str) -> None:
 
 def test_command_line_instruments_shows_no_diff_of_the_result_and_reverts(tmp_path: Path) -> None:
     def instrument(*arguments: str) -> str:
-        return run_python(["-m", "instrumentor", *arguments], tmp_path).stdout
+        return run_in(tmp_path, "-m", "instrumentor", *arguments).stdout
 
     (tmp_path / "mnist.py").write_bytes(source_of("mnist"))
     instrument("mnist.py", "-o", "instrumented_mnist.py")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from textwrap import dedent
@@ -14,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from instrumentor.cli import app
+from tests.python_process.run_python import run_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,7 +79,7 @@ def instrument(*arguments: str) -> Result:
 
 def run(script: str, *path: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "runtime"), *path])}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    done = run_python([script], env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

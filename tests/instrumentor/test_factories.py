@@ -11,6 +11,7 @@ import pytest
 
 from instrumentor.engine.calls_between import CallsBetween, read_calls
 from instrumentor.resolve.search_path import SearchPaths
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,11 +122,10 @@ def test_the_rule_can_stand_in_the_configuration_and_names_of_factories_too(zoo:
 
 def test_a_callers_line_on_top_of_a_factorys_is_one_proxy_with_the_callers_name(zoo: Path) -> None:
     (zoo / "train.py").write_text(TRAIN)
-    command = [sys.executable, "train.py"]
-    plain = subprocess.run(command, cwd=zoo, capture_output=True, text=True, check=True).stdout
+    plain = run_python(["train.py"], cwd=zoo).stdout
     instrument(zoo, ".", "--in-place", "--factories", "always")
-    traced = subprocess.run(command, cwd=zoo, capture_output=True, text=True, check=True).stdout
-    assert traced == plain
+    traced = run_python(["train.py"], cwd=zoo)
+    assert (traced.returncode, traced.stdout) == (0, plain)
     (trace,) = (zoo / "proxy_trace").rglob("*.jsonl")
     records = [json.loads(line) for line in trace.read_text().splitlines()]
     names = {each["id"]: each["name"] for each in records if each["kind"] == "module"}

@@ -18,6 +18,7 @@ from instrumentor import command
 from instrumentor.cli import app
 from instrumentor.engine import work
 from instrumentor.report.kinds import KINDS
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Task
@@ -151,14 +152,8 @@ class TestMirror:
             assert target.is_absolute()
             link.unlink()
             link.symlink_to(str(target).replace("/src/", "/gone/"))
-        done = subprocess.run(
-            [sys.executable, "train.py"],
-            cwd="traced",
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)},
-        )
+        path = os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
+        done = run_python(["train.py"], cwd=Path("traced").resolve(), env={**os.environ, "PYTHONPATH": path})
         assert (done.returncode, done.stdout) == (0, "some text\n"), done.stderr
         trace = b"".join(path.read_bytes() for path in Path("traced/proxy_trace").rglob("*.jsonl"))
         assert b'"model"' in trace

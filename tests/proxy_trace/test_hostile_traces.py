@@ -13,7 +13,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 from base64 import b64encode
@@ -31,6 +30,7 @@ from proxy_wrapper import events
 from tests.proxy_trace.conftest import make_run
 from tests.proxy_trace.generated_records import records
 from tests.proxy_trace.mutations import HOSTILE_TEXTS, STEERING, mutated
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -147,7 +147,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """A trace by the runtime, and a smaller one that has what that one lacks."""
     folder = tmp_path_factory.mktemp("traced")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "runtime")}
-    subprocess.run([sys.executable, "-c", PROGRAM], cwd=folder, env=environment, check=True, capture_output=True)
+    run_python(["-c", PROGRAM], cwd=folder, env=environment).check_returncode()
     (traced,) = folder.glob("proxy_trace/*/*.jsonl")
     return [small_trace(), traced.read_bytes()]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from proxy_trace.reading.trace import Trace
 from proxy_trace.summary.run_summary import Summary, summarize
 from proxy_trace.summary.summary_text import summary_lines
 from proxy_trace.terminal.colour import Palette
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -469,8 +469,7 @@ for step in range(3):
 raise ValueError("no")
 """
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    done = run_python(["-c", program, tmp_path], env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.endswith("ValueError: no\n")
     text = text_of(summarize(Trace.open(tmp_path)))
     assert "1 check found something: end; 27 checks passed.\n" in text

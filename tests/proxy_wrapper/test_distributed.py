@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -15,6 +15,10 @@ from proxy_trace.comparison.ranks import compare_ranks
 from proxy_trace.reading.trace import Trace
 from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper.events import AnyEvent, Gradient, Module, Parameter, Problem, ReturnModule, Run, RunEnd, Update
+from tests.python_process.run_python import run_python
+
+if TYPE_CHECKING:
+    import subprocess
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 
@@ -26,14 +30,8 @@ STRATEGIES = ("ddp", "fsdp", "tp") if hasattr(torch.cpu.Stream, "record_event") 
 def torchrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run torchrun, which must succeed."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *map(str, arguments)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    done = run_python(["-m", "torch.distributed.run", *arguments], env=environment)
     assert done.returncode == 0, done.stderr
     return done
 

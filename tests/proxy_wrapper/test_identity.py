@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ import proxy_wrapper.proxy as Proxy
 from proxy_trace import open_trace
 from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from proxy_wrapper.writing.observers.memory import MemoryObserver
@@ -158,7 +157,7 @@ def test_the_place_is_that_of_the_original_file(tmp_path: Path) -> None:
     script.write_text("\n".join([*lines[:2], *ADDED.splitlines(), *lines[2:], comment, ""]))
     runtime = str(Path(Proxy.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": runtime, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, script.name], cwd=tmp_path, env=environment, check=True)
+    run_python([script.name], cwd=tmp_path, env=environment).check_returncode()
     (file,) = Trace.open(tmp_path / "proxy_trace").files
     read = list(file.read())
     places = {event.id: event for event in read if isinstance(event, events.Location)}

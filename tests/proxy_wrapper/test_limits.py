@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from proxy_trace.reading.trace import Trace
 from proxy_trace.summary.run_summary import summarize
 from proxy_wrapper.errors import SettingsValueError
 from proxy_wrapper.limits import Ranks, parse_size
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def run_ranks(tmp_path: Path, program: str) -> None:
     script = tmp_path / "program.py"
     script.write_text(dedent(program))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment)
+    done = run_python([script], env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

@@ -9,8 +9,6 @@ import copy
 import gc
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +37,7 @@ from proxy_wrapper.events import (
 from tests.conformance.bits import difference, frozen
 from tests.proxy_wrapper.programs import Branching, Plain, Tied, images, labels, state_of, train
 from tests.proxy_wrapper.traps.copies import optimizer_before
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,7 +276,7 @@ def test_6_4_the_last_records_are_written(end: str, tmp_path: Path) -> None:
         f"    optimizer.step()\n{last}\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "runtime"), "SECRET_TOKEN": "hunter2"}
-    subprocess.run([sys.executable, str(script)], cwd=tmp_path, env=environment, check=False, capture_output=True)
+    run_python([script], cwd=tmp_path, env=environment)
     (file,) = tmp_path.glob("trace/*/*.jsonl")
     records = [json.loads(line) for line in file.read_text().splitlines()]
     assert sum(record["kind"] == "optimizer_step_end" for record in records) == 7

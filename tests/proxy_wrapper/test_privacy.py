@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 import proxy_wrapper.proxy as Proxy
 from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
+from tests.python_process.run_python import run_python
 
 SECRET_IN_ENVIRONMENT = "correct-horse-battery-staple"
 SECRET_NAME = "PLANTED_API_TOKEN"
@@ -57,8 +56,7 @@ def trace_of(tmp_path: Path, level: str, logdir: str) -> bytes:
         SECRET_NAME: SECRET_IN_ENVIRONMENT,
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "train.py", "--lr", "0.1"]
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    run_python(["train.py", "--lr", "0.1"], cwd=tmp_path, env=environment).check_returncode()
     left = [path for path in (tmp_path / logdir).rglob("*") if path.is_file()] or [tmp_path / logdir]
     return b"".join(str(path).encode() + path.read_bytes() for path in left)
 

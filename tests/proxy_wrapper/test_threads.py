@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +16,7 @@ import pytest
 
 from proxy_trace.reading.trace import TraceFile
 from proxy_wrapper.events import CallModule, Module, OptimizerStepEnd, Parameter, Problem, RunEnd, Update
+from tests.python_process.run_python import run_python
 
 PROGRAMS = Path(__file__).parent / "thread_programs"
 _STAMP = re.compile(r"^([A-Z]\d{4}) \d\d:\d\d:\d\d\.\d+ \d+ ", re.MULTILINE)
@@ -40,8 +39,7 @@ def run(program: str, level: str | None, folder: Path) -> Run:
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAMS.parents[2])}
     if level is not None:
         environment["LEVEL"] = level
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", *program.split()]
-    done = subprocess.run(command, cwd=PROGRAMS, env=environment, capture_output=True, text=True, timeout=300)
+    done = run_python(["-W", "ignore::DeprecationWarning", *program.split()], cwd=PROGRAMS, env=environment)
     assert not done.returncode, done.stderr
     truth = json.loads((folder / "truth.json").read_text())
     return Run((done.returncode, done.stdout, _STAMP.sub(r"\1 ", done.stderr)), truth)

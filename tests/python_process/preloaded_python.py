@@ -13,12 +13,13 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import socket
 import sys
 import warnings
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 LENGTH = 4
@@ -73,7 +74,13 @@ def become(command: list[str], folder: str, environment: dict[str, str]) -> None
         del command[:2]
     warnings._processoptions(sys.warnoptions)  # type: ignore[attr-defined]
     sys.argv[:] = command
-    first = "" if command[0] == "-c" else str(Path(command[0]).resolve().parent)
+    match command[0]:
+        case "-c":
+            first = ""
+        case "-m":
+            first = folder
+        case path:
+            first = str(Path(path).resolve().parent)
     added = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:0] = [first, *(str(Path(entry).absolute()) for entry in added)]
     importlib.invalidate_caches()
@@ -82,28 +89,40 @@ def become(command: list[str], folder: str, environment: dict[str, str]) -> None
 
 def run() -> None:
     """Run the program of `sys.argv`; an exception that it does not catch ends this process as it ends Python."""
-    module = ModuleType("__main__")
-    # The names that this version of Python gives to a program, of which this is one.
-    module.__dict__.update({name: value for name, value in globals().items() if name.startswith("__")}, __doc__=None)
-    sys.modules["__main__"] = module
-    if sys.argv[0] == "-c":
-        path, source = "<string>", sys.argv.pop(1).encode()
-        del module.__file__, module.__cached__
-    else:
-        path = module.__file__ = str(Path(sys.argv[0]).absolute())
-        module.__loader__ = SourceFileLoader("__main__", path)
-        source = Path(path).read_bytes()
+    kind = sys.argv[0]
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+        if kind == "-m":
+            del sys.argv[0]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            module = ModuleType("__main__")
+            sys.modules["__main__"] = sys.modules["__mp_main__"] = module  # The second is multiprocessing's name.
+            exec(code_of_command(module) if kind == "-c" else code_of_script(module), module.__dict__)
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001  As Python does.
         end(error)
 
 
+def code_of_command(module: ModuleType) -> CodeType:
+    """The code that stands after `-c`, without which `sys.argv` is the program's."""
+    return compile(sys.argv.pop(1), "<string>", "exec", dont_inherit=True)
+
+
+def code_of_script(module: ModuleType) -> CodeType:
+    path = str(Path(sys.argv[0]).absolute())
+    # The names that this version of Python gives to a script, of which this file is one.
+    given = {name: value for name, value in globals().items() if name.startswith("__")}
+    given |= {"__doc__": None, "__file__": path, "__loader__": SourceFileLoader("__main__", path)}
+    module.__dict__.update(given)
+    return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+
+
 def end(error: BaseException) -> NoReturn:
-    """Report an exception as Python does, without the frame of `run`."""
-    trace = error.__traceback__ and error.__traceback__.tb_next
+    """Report an exception as Python does, without the frames of this file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error.with_traceback(trace), trace
     sys.excepthook(type(error), error, trace)
     sys.exit(1)

@@ -35,9 +35,10 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """What `python *arguments` prints and how it ends, as `subprocess.run` returns it.
 
-    A program given by its path or after `-c` runs in a process that is forked from one that has imported torch
-    (`preloaded_python`). Commands with other options than `-W`, and those whose environment counts when Python or torch
-    start, get a Python of their own. What tests how a process starts, or what it imports, uses `subprocess`.
+    A program that is given by its path, or after `-c` or `-m`, runs in a process that is forked from one that has
+    imported torch (`preloaded_python`). Commands with other options than `-W`, and those whose environment counts when
+    Python or torch start, get a Python of their own. What tests how a process starts, or what it imports, uses
+    `subprocess`.
     """
     command = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
@@ -59,9 +60,8 @@ def _can_be_forked(command: Sequence[str], environment: Mapping[str, str]) -> bo
     words = list(command)
     while words[0] == "-W":
         del words[:2]
-    return (not words[0].startswith("-") or words[0] == "-c") and _read_at_start(environment) == _read_at_start(
-        os.environ
-    )
+    names_program = words[0] in ("-c", "-m") or not words[0].startswith("-")
+    return names_program and _read_at_start(environment) == _read_at_start(os.environ)
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:

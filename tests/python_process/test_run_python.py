@@ -46,6 +46,20 @@ PROGRAMS = {
         threading.Thread(target=lambda: (time.sleep(0.1), print("done"))).start()
         """,
     "random numbers": "import torch; torch.manual_seed(0); print(torch.rand(3), torch.get_num_threads())",
+    "an object from a process of its own": """
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        class Net:
+            pass
+
+        def make():
+            return Net()
+
+        if __name__ == "__main__":
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                print(type(pool.submit(make).result()))
+        """,
     "standard input": "import sys; print(repr(sys.stdin.read()))",
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,7 @@ import pytest
 
 from instrumentor.instrument import instrument_source
 from instrumentor.settings import Settings
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +34,8 @@ def mnist_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[
             wanted = Settings(logdir=str(folder / "mnist.log"), log_level="DEBUG", statistics_of="all")
             script = folder / "instrumented_mnist.py"
             script.write_bytes(instrument_source(source, wanted, source_name="mnist.py").instrumented)
-            done = subprocess.run(
-                [sys.executable, str(script), *ARGUMENTS],
-                env={"PYTHONPATH": str(ROOT / "runtime"), "OMP_NUM_THREADS": "1", "PATH": ""},
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            environment = {"PYTHONPATH": str(ROOT / "runtime"), "OMP_NUM_THREADS": "1", "PATH": ""}
+            done = run_python([script, *ARGUMENTS], cwd=folder, env=environment)
             assert (done.returncode, done.stderr) == (0, "")
             logs[optimizer] = (folder / "mnist.log").read_text().splitlines()
         return logs[optimizer]

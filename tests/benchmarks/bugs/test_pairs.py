@@ -6,13 +6,12 @@ import ast
 import difflib
 import os
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bugs.pairs import HALVES, MalformedPairError, Pair, read_codes, read_pairs
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,14 +65,8 @@ def test_scripts_are_short_and_differ_by_little(pair: Pair) -> None:
 @pytest.mark.parametrize("script", ["buggy.py", "correct.py"])
 def test_scripts_run_in_silence(name: str, script: str) -> None:
     (pair,) = (pair for pair in PAIRS if pair.name == name)
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=pair.folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run_python([script], cwd=pair.folder, env=environment)
     assert done.returncode == 0, done.stderr
     assert "loss" in done.stdout
     assert not done.stderr

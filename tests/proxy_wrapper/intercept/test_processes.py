@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import AnyEvent, CallModule, Module, OptimizerStep, Run, RunEnd
 from tests.proxy_wrapper.programs import Plain, images
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,14 +97,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """`processes_program.py`, run once: processes of every kind, one after another."""
     logdir, found = tmp_path_factory.mktemp("trace"), tmp_path_factory.mktemp("found")
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        [sys.executable, PROGRAM, logdir, found, "fork", "spawn", "forkserver"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    done = run_python([PROGRAM, logdir, found, "fork", "spawn", "forkserver"], env=environment)
     assert done.returncode == 0, done.stderr
     return Program(traces(str(logdir)), {path.stem: torch.load(path) for path in found.glob("*.pt")}, done.stderr)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy_wrapper.events import Statistics
 from proxy_wrapper.values.statistics import bits_of, count_nonfinite, summarize, unobserved
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -269,10 +268,8 @@ print(seen)
 
 
 def test_modes_of_the_program_do_not_see_what_the_first_proxy_computes(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_PROXY_IN_MODES], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    done = run_python(["-c", FIRST_PROXY_IN_MODES], cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]")
 
 
 @pytest.mark.usefixtures("way")
