@@ -24,6 +24,6 @@ SUITE = Path(__file__).parent / "suite"
 @pytest.mark.parametrize("file", sorted(path.name for path in SUITE.glob("check_*.py")))
 def test_suite(file: str, request: pytest.FixtureRequest) -> None:
     all_cases = ["--all-cases"] if request.config.getoption("--all-cases") else []
-    command = ["-m", "pytest", SUITE / file, "-p", "no:cacheprovider", *all_cases]
+    command = ["-m", "pytest", str(SUITE / file), "-p", "no:cacheprovider", *all_cases]
     done = run_python(command, cwd=SUITE.parents[2], env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr

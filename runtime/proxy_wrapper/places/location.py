@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.places.source_map import SourceMap
 
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
+_OUR_PACKAGES: Final = ("proxy_wrapper", "proxy_callbacks", "proxy_trace", "proxy_views")
 _MAX_FRAMES: Final = 200
 _MAX_USER_FRAMES: Final = 12
 
@@ -300,9 +301,9 @@ def _working_folder() -> str:
 
 
 def _installed_prefixes() -> tuple[str, ...]:
-    """Folders whose code is not the user's, including this runtime, which may be an editable install."""
+    """Folders whose code is not the user's, including our packages, which may be an editable install."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths.update(str(Path(__file__).parents[2] / name) for name in ("proxy_wrapper", "proxy_callbacks"))
+    paths.update(str(Path(__file__).parents[2] / name) for name in _OUR_PACKAGES)
     torch = sys.modules.get("torch")
     if torch is not None and torch.__file__:
         paths.add(str(Path(torch.__file__).parent))

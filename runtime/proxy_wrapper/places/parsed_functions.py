@@ -10,11 +10,14 @@ from proxy_wrapper.places.compiler_warnings import no_compiler_warnings
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Iterator
     from types import CodeType
 
 _LARGEST: Final = 1 << 20
 """The most characters of a file; larger files are not parsed."""
 _SCRIPT: Final = "<module>"
+_BLOCKS: Final = ("body", "handlers", "orelse", "finalbody", "cases")
+"""The fields of nodes that have statements, or what has statements."""
 
 
 class _File(NamedTuple):
@@ -70,5 +73,16 @@ def _read(file: str) -> _File | None:
         return None
     if tree is None:
         return None
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    functions = (node for node in statements_of(tree) if isinstance(node, ast.FunctionDef))
     return _File(tree, {min([node.lineno, *(each.lineno for each in node.decorator_list)]): node for node in functions})
+
+
+def statements_of(tree: ast.Module) -> Iterator[ast.AST]:
+    """A file and its statements, those within others included; several times faster than `ast.walk`."""
+    pending: list[ast.AST] = [tree]
+    for node in pending:
+        yield node
+        for name in _BLOCKS:
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                pending += block

@@ -6,6 +6,8 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.places.parsed_functions import statements_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -73,11 +75,12 @@ class Scope:
 def scopes_of(tree: ast.Module) -> Iterator[Scope]:
     """The scopes of a file."""
     yield Scope(tree)
-    for node in ast.walk(tree):
-        owner = node if isinstance(node, ast.ClassDef) else None
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield Scope(child, owner)
+    owners: dict[int, ast.ClassDef] = {}
+    for node in statements_of(tree):
+        if isinstance(node, ast.ClassDef):
+            owners.update((id(statement), node) for statement in node.body)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Scope(node, owners.get(id(node)))
 
 
 def nodes_within(root: ast.AST) -> list[ast.AST]:
