@@ -315,7 +315,7 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
 
 @cache
 def _has_numbers(dtype: torch.dtype) -> bool:
-    """Whether torch computes with elements of `dtype`; those of `int4`, `bits8` or `float4_e2m1fn_x2` it only stores."""
+    """Whether torch computes with elements of `dtype`; it only stores those of `int4` or `float4_e2m1fn_x2`."""
     if dtype in KINDS or dtype.is_complex:
         return True
     if not dtype.is_floating_point:
