@@ -68,6 +68,9 @@ _DisableTorchFunction: Final = torch._C.DisableTorchFunction
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
 Parts: TypeAlias = "tuple[torch.Tensor, ...]"
 
+_HIGH_ADDRESS: Final = 1 << 40
+"""From here on an address is no mere offset into a storage without memory, which would be a terabyte."""
+
 _EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0))
 """The statistics of a tensor without elements."""
 
@@ -338,7 +341,9 @@ def _address_of(tensor: torch.Tensor) -> int | None:
         address = data_ptr(tensor)
     except RuntimeError:  # "Cannot access data pointer of Tensor that doesn't have storage".
         return None
-    return None if address == storage_offset(tensor) * tensor.dtype.itemsize else address
+    if address < _HIGH_ADDRESS and address == storage_offset(tensor) * tensor.dtype.itemsize:
+        return None
+    return address
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:
