@@ -4,8 +4,8 @@
    C99 with the vector types of GCC and Clang, for machines that store the least significant byte first.
 
    The results depend on the elements alone, not on their address, the number of threads or the processor: integers are
-   added modulo 2**64, and floating-point numbers in a fixed order, since a vector has the same lanes on every machine
-   and a tensor the same pieces for any number of threads. */
+   added modulo 2**64, and floating-point numbers in a fixed order, since squares are added in the same lanes whatever
+   the size of a vector and a tensor has the same pieces for any number of threads. */
 
 #include <float.h>
 #include <math.h>
@@ -309,7 +309,7 @@ static struct {
     int64_t (*count_nonfinite)(const byte *, int64_t, int64_t);
 } loops = {read_floats_plainly, add_columns_plainly, weigh_plainly, weigh_halves_plainly, count_nonfinite_plainly};
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN) /* A test defines it. */
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 
@@ -374,11 +374,11 @@ AVX2 INLINE void add_to(int64_t *sums, const byte *row, int64_t row_bytes)
 AVX2 static void
 add_columns_by_avx2(struct sums *sums, const byte *row_0, const byte *row_1, struct extent *to, int64_t kind)
 {
-    struct wide_extent found = widened(to);
     if (kind == FLOAT64) {
         add_columns(sums, row_0, row_1, to, FLOAT64);
         return;
     }
+    struct wide_extent found = widened(to);
     for (int column = 0; column < IN_VECTORS; column += 4) {
         const byte *place = row_0 + column * WORD;
         if (kind == FLOAT32) {
