@@ -29,7 +29,7 @@ from proxy_wrapper.live import enter_compiled
 from proxy_wrapper.loss_graph.loss_nodes import last_node_of
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.given_values import statistics_of
-from proxy_wrapper.values.statistics import is_certainly_finite, quickly_summarized
+from proxy_wrapper.values.statistics import is_certainly_finite
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ class ModuleCalls:
         known, thread.just_given = thread.just_given, None
         if len(outputs) != 1 or not numbers[0]:
             return statistics_of(outputs)
-        tensor, number, version = outputs[0], numbers[0], version_of(outputs[0])
+        number, version = numbers[0], version_of(outputs[0])
         is_alone = self.is_alone()
         if (
             known is not None
@@ -398,7 +398,7 @@ class ModuleCalls:
         ):
             statistics = known.statistics
         else:
-            statistics = quickly_summarized(tensor) or statistics_of(outputs)[0]
+            (statistics,) = statistics_of(outputs)
         if is_alone and entry.calls_seen and not module.__dict__.get("_forward_hooks"):
             thread.just_given = Known(number, version, statistics)
         return (statistics,)
