@@ -96,9 +96,7 @@ class Recorded:
                 + ("" if self._outside > 1 else ": calls of torch functions, attributes, values read")
             )
         if self._follow_differs:
-            said.append(
-                "tensors of optimizers, which the runs did not follow alike (statistics=, log_level=)"
-            )
+            said.append("tensors of optimizers, which the runs did not follow alike (statistics=, log_level=)")
         if self._samplings_differ:
             said.append("steps that only one run recorded (first=, every=)")
         if self._unwatched:
