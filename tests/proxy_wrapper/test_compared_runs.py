@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,9 @@ from tests.proxy_wrapper.programs import Plain, images, labels
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+LEVELS = [(level, choice) for level in ("INFO", "DEBUG") for choice in ("state", "outputs", "all")]
 
 
 def run(logdir: Path, *, seed: int = 0, rate: float = 0.1, dropped_from: int = 10) -> None:
@@ -47,3 +51,24 @@ def test_what_differs_first(options: dict[str, int], expected: tuple[str, int] |
     assert found.steps == 6
     earliest = found.differences[0] if found.differences else None
     assert (earliest and (earliest.kind, earliest.first_step)) == expected
+
+
+def test_runs_recorded_in_different_detail_agree_as_far_as_they_go(tmp_path: Path) -> None:
+    for level, choice in LEVELS:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 2)
+        Proxy.Proxy(model, name="net", logdir=tmp_path / (level + choice), log_level=level, statistics=choice)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        Proxy.unproxy(model)
+    parted = []
+    for first, second in itertools.permutations(LEVELS, 2):
+        traces = [open_trace(tmp_path / (level + choice)) for level, choice in (first, second)]
+        found = traces[0].compare_records_with(traces[1])
+        assert found.records > 30
+        assert found.limits  # It is said what could not be compared.
+        if found.partings or found.counts:
+            parted.append((first, second, found.partings[:1]))
+    assert parted == []

@@ -41,6 +41,7 @@ class CallComparison(NamedTuple):
         changes: the parameters and buffers that differ after what followed the last step.
         is_partial: whether one process does not record all the calls that the other does. The numbers then mean
             nothing.
+        have_outputs: whether each process recorded values of module outputs.
     """
 
     configuration: list[SettingDifference]
@@ -49,6 +50,7 @@ class CallComparison(NamedTuple):
     outputs: list[GroupedDifference]
     changes: list[GroupedDifference]
     is_partial: bool
+    have_outputs: list[bool]
 
 
 def compare_calls(
@@ -95,6 +97,7 @@ def compare_calls(
         collector.outputs(),
         [*collector.found.differences("parameter"), *collector.found.differences("buffer")],
         Recorded(names, find_correspondence(*names)).is_partial,
+        [reader.has_outputs for reader in readers],
     )
 
 
@@ -107,6 +110,7 @@ class _Reader:
         self.step = _NO_STEP
         self.last_step = _NO_STEP
         self.has_ended = False
+        self.has_outputs = False
         self.end = ""
         self._events: Iterator[Any] = iter(self.reading)
         self._report = report
@@ -126,6 +130,7 @@ class _Reader:
                 self.end = f"{event.reason} {event.error}".rstrip()
         else:
             self.has_ended = True
+        self.has_outputs |= bool(self.tally.outputs)
         self._report(self.reading.bytes_read - self._reported)
         self._reported = self.reading.bytes_read
 

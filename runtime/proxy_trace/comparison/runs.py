@@ -20,6 +20,7 @@ from proxy_trace.states.state_reader import NO_STEP, OPTIMIZER_STATE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy_trace.comparison.compare_calls import CallComparison
     from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import StepRange
     from proxy_trace.reading.trace import Trace, TraceFile
@@ -238,7 +239,7 @@ class _PairReader:
             [*of_state, *map(self._of_steps, [*calls.outputs, *behind])],
             [self._only_in(number) for number in (0, 1)],
             [name for name in read.last_held if self._members(name) == _BOTH and not read.is_shared(name)],
-            ["the number of calls: the runs did not record the same"] if calls.is_partial else [],
+            _limits(calls),
             [_End(standing.last_complete, standing.end) for standing in read.standings],
         )
 
@@ -283,6 +284,14 @@ class _PairReader:
     def _of_steps(self, found: Difference) -> RunDifference:
         shared = {field: getattr(found, field) for field in Difference.__struct_fields__}
         return RunDifference(**shared, rank=self._pair.rank)
+
+
+def _limits(calls: CallComparison) -> list[str]:
+    """What is not compared because only one of two processes recorded it."""
+    limits = ["the number of calls: the runs did not record the same"] if calls.is_partial else []
+    if any(calls.have_outputs) and not all(calls.have_outputs):
+        limits.append("values of outputs: only one run recorded them (statistics=)")
+    return limits
 
 
 def describe_run(trace: Trace, last_step: int, end: str) -> ComparedRun:

@@ -63,7 +63,12 @@ class GlobalHooks:
 
     def are_alone(self) -> bool:
         """Whether the registries have no other hooks."""
-        return not any(set(getattr(self._home, name)) - {self._number} for name in self._hooks)
+        home, number = self._home, self._number
+        for name in self._hooks:  # A plain loop, because every call of a module may ask.
+            registry = getattr(home, name)
+            if len(registry) != (number in registry):
+                return False
+        return True
 
     def without_ours(self, value: Any) -> Any:
         """What torch would have in place of `value`, one of its registries, without our hooks: a copy without them."""

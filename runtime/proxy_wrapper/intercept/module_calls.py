@@ -387,29 +387,21 @@ class ModuleCalls:
         known, thread.just_given = thread.just_given, None
         if len(outputs) != 1 or not numbers[0]:
             return statistics_of(outputs)
-        version = version_of(outputs[0])
+        number, version = numbers[0], version_of(outputs[0])
+        is_alone = self.is_alone()
         if (
             known is not None
-            and (known.number, known.version) == (numbers[0], version)
+            and (known.number, known.version) == (number, version)
             and version >= 0
-            and self._is_torchs_own(module)
+            and is_alone
+            and _is_torchs_own(module)
         ):
-            statistics: Sequence[PendingOr] = (known.statistics,)
+            statistics = known.statistics
         else:
-            statistics = statistics_of(outputs)
-        if entry.calls_seen and not module.__dict__.get("_forward_hooks") and self.is_alone():
-            thread.just_given = Known(numbers[0], version, statistics[0])
-        return statistics
-
-    def _is_torchs_own(self, module: nn.Module) -> bool:
-        """Whether only torch's own code runs between the last call inside a module and its end."""
-        code = getattr(type(module).forward, "__code__", None)
-        return (
-            code is not None
-            and code.co_filename.startswith(_TORCH)
-            and "forward" not in module.__dict__
-            and self.is_alone()
-        )
+            (statistics,) = statistics_of(outputs)
+        if is_alone and entry.calls_seen and not module.__dict__.get("_forward_hooks"):
+            thread.just_given = Known(number, version, statistics)
+        return (statistics,)
 
     def _check(
         self,
@@ -471,6 +463,12 @@ def _sum_of_versions(args: Any) -> int:
     if len(args) == 1 and type(args[0]) is torch.Tensor:
         return version_of(args[0])
     return sum(map(version_of, find_tensors(args)))
+
+
+def _is_torchs_own(module: nn.Module) -> bool:
+    """Whether only torch's own code runs between the last call inside a module and its end, if there are no hooks."""
+    code = getattr(type(module).forward, "__code__", None)
+    return code is not None and code.co_filename.startswith(_TORCH) and "forward" not in module.__dict__
 
 
 class ModeSetter:

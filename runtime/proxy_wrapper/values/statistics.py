@@ -7,6 +7,7 @@ the thread that writes the trace asks for them.
 
 from __future__ import annotations
 
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -66,6 +67,9 @@ _DisableTorchFunction: Final = torch._C.DisableTorchFunction
 
 PendingOr: TypeAlias = Statistics | PendingStatistics | None
 Parts: TypeAlias = "tuple[torch.Tensor, ...]"
+
+_HIGH_ADDRESS: Final = 1 << 40
+"""From here on an address is no mere offset into a storage without memory, which would be a terabyte."""
 
 _EMPTY: Final = Statistics(None, None, 0.0, bits=as_text(0))
 """The statistics of a tensor without elements."""
@@ -136,6 +140,7 @@ def has_values(tensor: torch.Tensor) -> bool:
     """
     return (
         is_plain(tensor)
+        and _has_numbers(tensor.dtype)
         and tensor.layout is torch.strided
         and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
         and dimensions(tensor) <= MOST_DIMENSIONS
@@ -299,7 +304,7 @@ def _table_of_value(tensor: torch.Tensor) -> Table:
 def _parts_of(tensor: torch.Tensor) -> Parts | None:
     """The strided tensors that store `tensor`, values last; None if it has no readable values."""
     part = local_part(tensor)
-    if part is None or part.is_quantized or part.is_meta:
+    if part is None or part.is_quantized or part.is_meta or not _has_numbers(part.dtype):
         return None
     if part.layout is torch.sparse_coo:
         if not (is_hosted(part) or part.is_coalesced()):
@@ -309,6 +314,20 @@ def _parts_of(tensor: torch.Tensor) -> Parts | None:
     if part.layout is not torch.strided or part.is_nested or dimensions(part) > MOST_DIMENSIONS:
         return None
     return (part,) if _is_allocated(part) else None
+
+
+@cache
+def _has_numbers(dtype: torch.dtype) -> bool:
+    """Whether torch computes with elements of `dtype`; it only stores those of `int4` or `float4_e2m1fn_x2`."""
+    if dtype in KINDS or dtype.is_complex:
+        return True
+    if not dtype.is_floating_point:
+        return False
+    try:
+        convert(view(zeros((dtype.itemsize,), dtype=torch.uint8, device="cpu"), dtype), torch.float32)
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
 
 
 def _is_allocated(tensor: torch.Tensor) -> bool:
@@ -322,7 +341,9 @@ def _address_of(tensor: torch.Tensor) -> int | None:
         address = data_ptr(tensor)
     except RuntimeError:  # "Cannot access data pointer of Tensor that doesn't have storage".
         return None
-    return None if address == storage_offset(tensor) * tensor.dtype.itemsize else address
+    if address < _HIGH_ADDRESS and address == storage_offset(tensor) * tensor.dtype.itemsize:
+        return None
+    return address
 
 
 def _readable(tensor: torch.Tensor) -> Readable | None:

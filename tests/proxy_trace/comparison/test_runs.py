@@ -322,6 +322,8 @@ def test_outputs_of_modules_are_compared(calls: int, write_run: Callable[..., Pa
 
     first = write_run("a", *with_outputs("aa"))
     assert compare(first, write_run("b", *with_outputs("aa"))).agrees
+    without = compare(first, write_run("d", *records()))
+    assert "values of outputs: only one run recorded them (statistics=)" in without.limits
     (found,) = compare(first, write_run("c", *with_outputs("bb"))).differences
     assert (found.kind, found.name, found.first_step) == ("output", "net", 1)
     assert "The parameters agree so far: look at what went into this module" in text_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -215,6 +216,42 @@ def kinds_of_tensors() -> dict[str, Callable[[], torch.Tensor]]:
         "not finite": lambda: torch.tensor([1.0, float("nan"), float("inf")]),
         "large": lambda: torch.arange(70_000.0),
     }
+
+
+# What torch stores and does not compute with, as packed weights have it.
+STORED_ONLY = {
+    dtype
+    for name in ("bits8", "bits2x4", "int4", "uint4", "uint1", "float4_e2m1fn_x2")
+    if (dtype := getattr(torch, name, None)) is not None
+}
+
+
+@pytest.mark.parametrize("statistics", ["state", "all"])
+def test_buffers_that_torch_only_stores_have_no_statistics_and_stop_nothing(logdir: str, statistics: str) -> None:
+    class Gives(nn.Module):
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__()
+            self.register_buffer("packed", torch.arange(8, dtype=torch.uint8).view(dtype))
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.layer(x), self.packed
+
+    def trained(layers: nn.ModuleList) -> list[torch.Tensor]:
+        optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
+        for layer in layers:
+            layer(torch.ones(1, 2))[0].sum().backward()
+        optimizer.step()
+        return list(layers.parameters()) + [packed.view(torch.uint8) for packed in layers.buffers()]
+
+    layers = nn.ModuleList(map(Gives, STORED_ONLY))
+    expected = trained(copy.deepcopy(layers))
+    Proxy.Proxy(layers, recurse=True, name="net", logdir=logdir, log_level="DEBUG", statistics=statistics)
+    assert all(map(torch.equal, trained(layers), expected))
+    assert Proxy._installed.get().active
+    buffers = [each for each in records(logdir) if each["kind"] == "buffer"]
+    assert len(buffers) == len(STORED_ONLY)
+    assert not any(each.get("statistics") for each in buffers)
 
 
 @pytest.mark.filterwarnings("ignore")

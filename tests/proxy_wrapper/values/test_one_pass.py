@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.values import extents
 from proxy_wrapper.values.one_pass import KINDS, OnePass, item_of, load
-from scripts.compile_one_pass import LIBRARY, SOURCE
+from scripts.compile_one_pass import LIBRARY, SOURCE, compile_one_pass
 from tests.proxy_wrapper.programs import Branching, train
 from tests.proxy_wrapper.rough_norms import with_rough_norms
 from tests.proxy_wrapper.truth.expected_bits import expected_bits
@@ -124,6 +124,19 @@ def test_the_number_of_threads_changes_nothing(one_pass: OnePass) -> None:
     finally:
         torch.set_num_threads(1)
     assert expected == [each for tensor in tensors for each in one_pass.extents([item_of(tensor)])]
+
+
+def test_the_processor_changes_nothing(one_pass: OnePass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), "")
+    monkeypatch.setenv("CC", f"{compiler} -DPLAIN")  # Without the loops for AVX2.
+    path = compile_one_pass(tmp_path) if compiler else None
+    if path is None:
+        pytest.skip("no C compiler")
+    plain = OnePass(path)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.uint8):
+        for size in (*SIZES, 40 * ROW + 24, 1_500_000):
+            tensor = random_values(dtype, max(1, size // dtype.itemsize))
+            assert one_pass.extent(item_of(tensor)) == plain.extent(item_of(tensor)), (dtype, size)
 
 
 def test_nothing_and_one_are_as_good_as_many(one_pass: OnePass) -> None:

@@ -49,11 +49,15 @@ class Recorded:
         self._levels_differ = any(
             level != levels[1].get(number, level) for number, level in levels[0].items()
         ) or self._outside != max(highest)
+        self._states = [_optimizer_states(of_file) for of_file in names]
+        followed = [_are_followed(of_file) for of_file in names]
+        # At INFO they are first seen after a step, at DEBUG during it.
+        self._follow_differs = followed[0] != followed[1] or (self._levels_differ and any(followed))
 
     def filter_of(self, number: int) -> Callable[[Any], bool] | None:
         """A test of whether both runs record events like one of file `number` (0 or 1); None if they always do."""
-        modules, tensors = self._modules[number], self._tensors[number]
-        if not (self._levels_differ or self._samplings_differ or self._unwatched):
+        modules, tensors, states = self._modules[number], self._tensors[number], self._states[number]
+        if not (self._levels_differ or self._samplings_differ or self._unwatched or self._follow_differs):
             return None
 
         def is_in_both(event: Any) -> bool:
@@ -64,6 +68,11 @@ class Recorded:
                 return False
             if self._samplings_differ and kind is not events.OptimizerState and not self._has_step(event.step):
                 return False
+            if self._follow_differs:
+                if kind is events.Update and event.tensor in states:
+                    return False
+                if kind is events.OptimizerState and self._outside < _RANKS["DEBUG"]:
+                    return False
             return kind not in (events.Gradient, events.Update) or tensors[event.tensor] not in self._unwatched
 
         return is_in_both
@@ -86,6 +95,8 @@ class Recorded:
                 "what only one run recorded, at its higher level"
                 + ("" if self._outside > 1 else ": calls of torch functions, attributes, values read")
             )
+        if self._follow_differs:
+            said.append("tensors of optimizers, which the runs did not follow alike (statistics=, log_level=)")
         if self._samplings_differ:
             said.append("steps that only one run recorded (first=, every=)")
         if self._unwatched:
@@ -103,6 +114,17 @@ class Recorded:
 
 def _levels(names: Names, numbers: Numbers) -> dict[int, int]:
     return {numbers[id_]: _RANKS.get(module.level, 1) for id_, module in names.modules.items()}
+
+
+def _optimizer_states(names: Names) -> frozenset[int]:
+    return frozenset(id_ for id_, tensor in names.tensors.items() if isinstance(tensor, events.OptimizerState))
+
+
+def _are_followed(names: Names) -> bool:
+    """Whether a file has the values of tensors of optimizers."""
+    return any(
+        tensor.statistics is not None for tensor in names.tensors.values() if isinstance(tensor, events.OptimizerState)
+    )
 
 
 def _samplings(names: Names) -> set[_Sampling]:

@@ -4,8 +4,8 @@
    C99 with the vector types of GCC and Clang, for machines that store the least significant byte first.
 
    The results depend on the elements alone, not on their address, the number of threads or the processor: integers are
-   added modulo 2**64, and floating-point numbers in a fixed order, since a vector has the same lanes on every machine
-   and a tensor the same pieces for any number of threads. */
+   added modulo 2**64, and floating-point numbers in a fixed order, since squares are added in the same lanes whatever
+   the size of a vector and a tensor has the same pieces for any number of threads. */
 
 #include <float.h>
 #include <math.h>
@@ -61,6 +61,9 @@ struct summary {
 
 /* Rows that are read together, so that a sum of a column is loaded and stored once for all of them. */
 #define TOGETHER 4
+
+/* The columns of these rows that fill whole vectors. */
+#define IN_VECTORS (COLUMNS_1 / 4 * 4)
 
 /* A second thread is worth starting for this much work. */
 #define THREAD_BYTES (4 << 20)
@@ -184,63 +187,7 @@ INLINE void read_doubles(struct extent *to, const byte *data, int64_t count)
         add_one(to, load_double(data));
 }
 
-INLINE float from_float16(uint16_t half)
-{
-    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13;
-    float scaled = load_float(&magnitude) * 0x1p112f; /* the exponent's bias, right for subnormal numbers too */
-    uint32_t bits = load_uint32(&scaled);
-    bits |= scaled >= 65536.0f ? 0x7f800000u : 0u; /* an infinity or a NaN */
-    bits |= (uint32_t)(half & 0x8000) << 16;
-    return load_float(&bits);
-}
-
-INLINE float from_bfloat16(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    return load_float(&bits);
-}
-
-#define BLOCK 1024
-
-/* Read elements of another type as floats or doubles, a block at a time. */
-#define READ_CONVERTED(number, read, size, expression) \
-    for (int64_t start = 0; start < count; start += BLOCK) { \
-        number block[BLOCK]; \
-        int64_t filled = count - start < BLOCK ? count - start : BLOCK; \
-        for (int64_t i = 0; i < filled; i++) { \
-            const byte *item = data + (start + i) * (size); \
-            block[i] = (number)(expression); \
-        } \
-        read(to, (const byte *)block, filled); \
-    } \
-    break;
-
-static void read_converted(struct extent *to, const byte *data, int64_t count, int64_t kind)
-{
-    switch (kind) {
-    case FLOAT16: READ_CONVERTED(float, read_floats, 2, from_float16(load_uint16(item)))
-    case BFLOAT16: READ_CONVERTED(float, read_floats, 2, from_bfloat16(load_uint16(item)))
-    case INT8: READ_CONVERTED(double, read_doubles, 1, (int8_t)*item)
-    case INT16: READ_CONVERTED(double, read_doubles, 2, load_int16(item))
-    case INT32: READ_CONVERTED(double, read_doubles, 4, load_int32(item))
-    case INT64: READ_CONVERTED(double, read_doubles, 8, load_int64(item))
-    case UINT8: READ_CONVERTED(double, read_doubles, 1, *item)
-    case UINT16: READ_CONVERTED(double, read_doubles, 2, load_uint16(item))
-    case UINT32: READ_CONVERTED(double, read_doubles, 4, load_uint32(item))
-    case UINT64: READ_CONVERTED(double, read_doubles, 8, load_uint64(item))
-    case BOOL: READ_CONVERTED(double, read_doubles, 1, *item != 0)
-    }
-}
-
-INLINE void read_elements(struct extent *to, const byte *data, int64_t count, int64_t kind)
-{
-    if (kind == FLOAT32)
-        read_floats(to, data, count);
-    else if (kind == FLOAT64)
-        read_doubles(to, data, count);
-    else
-        read_converted(to, data, count, kind);
-}
+#define BLOCK 1024 /* elements */
 
 /* Elements whose exponent has no bit that is not set. */
 #define COUNT_NONFINITE(load, size, exponent) \
@@ -265,12 +212,305 @@ INLINE int64_t count_nonfinite(const byte *data, int64_t count, int64_t kind)
     return found;
 }
 
+/* The sums of the columns of both sequences. */
+struct sums {
+    int64_t first[COLUMNS_0], second[COLUMNS_1];
+};
+
+/* Processors load ahead within a page of memory, and rows are longer than that. So the next rows are asked for here, in
+   the order of their addresses; beyond the end of the tensor that has no effect. */
+INLINE void load_ahead(const byte *row, int column)
+{
+    __builtin_prefetch(row + TOGETHER * (ROW_0 + column * WORD));
+}
+
+/* Add the first columns of `TOGETHER` rows of both sequences to their sums, and the elements of the first to the extent. */
+INLINE void add_columns(struct sums *sums, const byte *row_0, const byte *row_1, struct extent *to, int64_t kind)
+{
+    int64_t *sums_0 = sums->first, *sums_1 = sums->second;
+    struct extent found = *to; /* In registers, where no store to the sums can change it. */
+    for (int column = 0; column < IN_VECTORS; column += 2) {
+        if (kind == FLOAT32 || kind == FLOAT64)
+            load_ahead(row_0, column);
+        const byte *place = row_0 + column * WORD, *other = row_1 + column * WORD;
+        longs a = load_longs(place), b = load_longs(place + ROW_0);
+        longs c = load_longs(place + 2 * ROW_0), d = load_longs(place + 3 * ROW_0);
+        if (kind == FLOAT32)
+            add_floats(&found, (floats)a, (floats)b, (floats)c, (floats)d);
+        if (kind == FLOAT64)
+            add_doubles(&found, (doubles)a, (doubles)b, (doubles)c, (doubles)d);
+        longs sum_0 = load_longs(sums_0 + column) + ((a + b) + (c + d));
+        longs sum_1 = load_longs(sums_1 + column) + ((load_longs(other) + load_longs(other + ROW_1))
+                                                     + (load_longs(other + 2 * ROW_1) + load_longs(other + 3 * ROW_1)));
+        memcpy(sums_0 + column, &sum_0, sizeof sum_0);
+        memcpy(sums_1 + column, &sum_1, sizeof sum_1);
+    }
+    *to = found;
+}
+
+INLINE uint64_t weigh(const int64_t *sums, int columns, int64_t place)
+{
+    uint64_t weighted = 0;
+    for (int column = 0; column < columns; column++)
+        weighted += (uint64_t)sums[column] * weight(place + column);
+    return weighted;
+}
+
+/* The sum of the halves from `first` to `end`, each times its weight. */
+INLINE uint64_t weigh_halves(const byte *data, int64_t first, int64_t end)
+{
+    uint64_t by_low = 0;
+    uint32_t by_high = 0;
+    for (int64_t i = first; i < end; i++) {
+        int32_t half = load_int32(data + i * HALF);
+        by_low += (uint64_t)((int64_t)half * weights_low[i]);
+        by_high += (uint32_t)half * weights_high[i];
+    }
+    return by_low + ((uint64_t)by_high << 32);
+}
+
+/* The loops that take nearly all the time, for any processor. */
+
+static void read_floats_plainly(struct extent *to, const byte *data, int64_t count)
+{
+    read_floats(to, data, count);
+}
+
+static void add_columns_plainly(struct sums *sums, const byte *row_0, const byte *row_1, struct extent *to, int64_t kind)
+{
+    if (kind == FLOAT32) /* Each time with a constant, so that the loop is made for it. */
+        add_columns(sums, row_0, row_1, to, FLOAT32);
+    else if (kind == FLOAT64)
+        add_columns(sums, row_0, row_1, to, FLOAT64);
+    else
+        add_columns(sums, row_0, row_1, to, RAW);
+}
+
+static uint64_t weigh_halves_plainly(const byte *data, int64_t count)
+{
+    return weigh_halves(data, 0, count);
+}
+
+static uint64_t weigh_plainly(const int64_t *sums, int columns, int64_t place)
+{
+    return weigh(sums, columns, place);
+}
+
 static int64_t count_nonfinite_plainly(const byte *data, int64_t count, int64_t kind)
 {
     return count_nonfinite(data, count, kind);
 }
 
-static int64_t (*counter)(const byte *, int64_t, int64_t) = count_nonfinite_plainly;
+static struct {
+    void (*read_floats)(struct extent *, const byte *, int64_t);
+    void (*add_columns)(struct sums *, const byte *, const byte *, struct extent *, int64_t);
+    uint64_t (*weigh)(const int64_t *, int, int64_t);
+    uint64_t (*weigh_halves)(const byte *, int64_t);
+    int64_t (*count_nonfinite)(const byte *, int64_t, int64_t);
+} loops = {read_floats_plainly, add_columns_plainly, weigh_plainly, weigh_halves_plainly, count_nonfinite_plainly};
+
+#if defined(__x86_64__) && !defined(PLAIN) /* A test defines it. */
+#include <immintrin.h>
+#define AVX2 __attribute__((target("avx2")))
+
+/* The same for processors with AVX2, which have vectors of twice the size. The squares are added in the same order as
+   above: those of the lower half of a vector first. */
+
+struct wide_extent {
+    __m256 low, high;
+    __m256d squares;
+};
+
+AVX2 INLINE struct wide_extent widened(const struct extent *from)
+{
+    return (struct wide_extent){_mm256_set1_ps(INFINITY), _mm256_set1_ps(-INFINITY),
+                                _mm256_loadu_pd((const double *)from->squares)};
+}
+
+AVX2 INLINE void narrow(struct extent *to, const struct wide_extent *from)
+{
+    to->low = lesser(lesser(_mm256_castps256_ps128(from->low), _mm256_extractf128_ps(from->low, 1)), to->low);
+    to->high = greater(greater(_mm256_castps256_ps128(from->high), _mm256_extractf128_ps(from->high, 1)), to->high);
+    _mm256_storeu_pd((double *)to->squares, from->squares);
+}
+
+AVX2 INLINE void add_wide(struct wide_extent *to, __m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m256 squares = (a * a + b * b) + (c * c + d * d);
+    to->low = _mm256_min_ps(_mm256_min_ps(_mm256_min_ps(a, b), _mm256_min_ps(c, d)), to->low);
+    to->high = _mm256_max_ps(_mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d)), to->high);
+    to->squares += _mm256_cvtps_pd(_mm256_castps256_ps128(squares));
+    to->squares += _mm256_cvtps_pd(_mm256_extractf128_ps(squares, 1));
+}
+
+/* Four floats here and four there, sixteen further on. */
+AVX2 INLINE __m256 load_both(const byte *data)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps((const float *)data)),
+                                _mm_loadu_ps((const float *)(data + 64)), 1);
+}
+
+AVX2 static void read_floats_by_avx2(struct extent *to, const byte *data, int64_t count)
+{
+    struct wide_extent found = widened(to);
+    for (; count >= 32; count -= 32, data += 128)
+        add_wide(&found, load_both(data), load_both(data + 16), load_both(data + 32), load_both(data + 48));
+    narrow(to, &found);
+    read_floats(to, data, count);
+}
+
+AVX2 INLINE __m256i load_wide(const byte *data)
+{
+    return _mm256_loadu_si256((const __m256i *)data);
+}
+
+AVX2 INLINE void add_to(int64_t *sums, const byte *row, int64_t row_bytes)
+{
+    __m256i more = _mm256_add_epi64(_mm256_add_epi64(load_wide(row), load_wide(row + row_bytes)),
+                                    _mm256_add_epi64(load_wide(row + 2 * row_bytes), load_wide(row + 3 * row_bytes)));
+    _mm256_storeu_si256((__m256i *)sums, _mm256_add_epi64(load_wide((const byte *)sums), more));
+}
+
+AVX2 static void
+add_columns_by_avx2(struct sums *sums, const byte *row_0, const byte *row_1, struct extent *to, int64_t kind)
+{
+    if (kind == FLOAT64) {
+        add_columns(sums, row_0, row_1, to, FLOAT64);
+        return;
+    }
+    struct wide_extent found = widened(to);
+    for (int column = 0; column < IN_VECTORS; column += 4) {
+        const byte *place = row_0 + column * WORD;
+        if (kind == FLOAT32) {
+            load_ahead(row_0, column);
+            load_ahead(row_0, column + 2);
+        }
+        add_to(sums->first + column, place, ROW_0);
+        add_to(sums->second + column, row_1 + column * WORD, ROW_1);
+        if (kind == FLOAT32)
+            add_wide(&found, (__m256)load_wide(place), (__m256)load_wide(place + ROW_0),
+                     (__m256)load_wide(place + 2 * ROW_0), (__m256)load_wide(place + 3 * ROW_0));
+    }
+    narrow(to, &found);
+}
+
+/* Halves are multiplied where they lie, in the lower and then in the upper half of their words. */
+AVX2 static uint64_t weigh_halves_by_avx2(const byte *data, int64_t count)
+{
+    __m256i by_low = _mm256_setzero_si256(), by_high = by_low;
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256i halves = load_wide(data + i * HALF), low = load_wide((const byte *)(weights_low + i));
+        by_low = _mm256_add_epi64(by_low, _mm256_mul_epi32(halves, low));
+        by_low = _mm256_add_epi64(by_low, _mm256_mul_epi32(_mm256_srli_epi64(halves, 32), _mm256_srli_epi64(low, 32)));
+        by_high = _mm256_add_epi32(by_high, _mm256_mullo_epi32(halves, load_wide((const byte *)(weights_high + i))));
+    }
+    int64_t low[4];
+    uint32_t high[8], sum = 0;
+    _mm256_storeu_si256((__m256i *)low, by_low);
+    _mm256_storeu_si256((__m256i *)high, by_high);
+    for (int lane = 0; lane < 8; lane++)
+        sum += high[lane];
+    return (uint64_t)low[0] + (uint64_t)low[1] + (uint64_t)low[2] + (uint64_t)low[3] + ((uint64_t)sum << 32)
+           + weigh_halves(data, i, count);
+}
+
+AVX2 static uint64_t weigh_by_avx2(const int64_t *sums, int columns, int64_t place)
+{
+    return weigh(sums, columns, place);
+}
+
+AVX2 static int64_t count_nonfinite_by_avx2(const byte *data, int64_t count, int64_t kind)
+{
+    return count_nonfinite(data, count, kind);
+}
+
+__attribute__((constructor)) static void choose(void)
+{
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2")) {
+        loops.read_floats = read_floats_by_avx2;
+        loops.add_columns = add_columns_by_avx2;
+        loops.weigh = weigh_by_avx2;
+        loops.weigh_halves = weigh_halves_by_avx2;
+        loops.count_nonfinite = count_nonfinite_by_avx2;
+    }
+}
+#endif
+
+INLINE float from_float16(uint16_t half)
+{
+    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13;
+    float scaled = load_float(&magnitude) * 0x1p112f; /* the exponent's bias, right for subnormal numbers too */
+    uint32_t bits = load_uint32(&scaled);
+    bits |= scaled >= 65536.0f ? 0x7f800000u : 0u; /* an infinity or a NaN */
+    bits |= (uint32_t)(half & 0x8000) << 16;
+    return load_float(&bits);
+}
+
+INLINE float from_bfloat16(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    return load_float(&bits);
+}
+
+/* Read elements of another type as floats or doubles, a block at a time. */
+#define READ_CONVERTED(number, read, size, expression) \
+    for (int64_t start = 0; start < count; start += BLOCK) { \
+        number block[BLOCK]; \
+        int64_t filled = count - start < BLOCK ? count - start : BLOCK; \
+        for (int64_t i = 0; i < filled; i++) { \
+            const byte *item = data + (start + i) * (size); \
+            block[i] = (number)(expression); \
+        } \
+        read(to, (const byte *)block, filled); \
+    } \
+    break;
+
+static void read_converted(struct extent *to, const byte *data, int64_t count, int64_t kind)
+{
+    switch (kind) {
+    case FLOAT16: READ_CONVERTED(float, loops.read_floats, 2, from_float16(load_uint16(item)))
+    case BFLOAT16: READ_CONVERTED(float, loops.read_floats, 2, from_bfloat16(load_uint16(item)))
+    case INT8: READ_CONVERTED(double, read_doubles, 1, (int8_t)*item)
+    case INT16: READ_CONVERTED(double, read_doubles, 2, load_int16(item))
+    case INT32: READ_CONVERTED(double, read_doubles, 4, load_int32(item))
+    case INT64: READ_CONVERTED(double, read_doubles, 8, load_int64(item))
+    case UINT8: READ_CONVERTED(double, read_doubles, 1, *item)
+    case UINT16: READ_CONVERTED(double, read_doubles, 2, load_uint16(item))
+    case UINT32: READ_CONVERTED(double, read_doubles, 4, load_uint32(item))
+    case UINT64: READ_CONVERTED(double, read_doubles, 8, load_uint64(item))
+    case BOOL: READ_CONVERTED(double, read_doubles, 1, *item != 0)
+    }
+}
+
+INLINE void read_elements(struct extent *to, const byte *data, int64_t count, int64_t kind)
+{
+    if (kind == FLOAT32)
+        loops.read_floats(to, data, count);
+    else if (kind == FLOAT64)
+        read_doubles(to, data, count);
+    else
+        read_converted(to, data, count, kind);
+}
+
+INLINE void add_row(int64_t *sums, const byte *row, int columns)
+{
+    for (int column = 0; column < columns; column++)
+        sums[column] += load_int64(row + column * WORD);
+}
+
+/* Add their other columns. */
+INLINE void add_last_columns(struct sums *sums, const byte *row_0, const byte *row_1, struct extent *to, int64_t kind)
+{
+    for (int row = 0; row < TOGETHER; row++) {
+        const byte *rest = row_0 + row * ROW_0 + IN_VECTORS * WORD;
+        add_row(sums->first + IN_VECTORS, rest, COLUMNS_0 - IN_VECTORS);
+        add_row(sums->second + IN_VECTORS, row_1 + row * ROW_1 + IN_VECTORS * WORD, COLUMNS_1 - IN_VECTORS);
+        if (kind == FLOAT32 || kind == FLOAT64)
+            read_elements(to, rest, (COLUMNS_0 - IN_VECTORS) * WORD / item_bytes[kind], kind);
+    }
+}
 
 /* What is known of a piece of a tensor. `weighted` is its share of the weighted sum. */
 struct part {
@@ -324,51 +564,10 @@ INLINE struct layout layout_of(int64_t bytes)
     return made;
 }
 
-INLINE void add_row(int64_t *sums, const byte *row, int columns)
-{
-    for (int column = 0; column < columns; column++)
-        sums[column] += load_int64(row + column * WORD);
-}
-
-/* Add `TOGETHER` rows of both sequences to the sums of their columns, and the elements of the first to the extent. */
-INLINE void add_rows(int64_t *sums_0, int64_t *sums_1, const byte *row_0, const byte *row_1, struct extent *to, int64_t kind)
-{
-    int column = 0;
-    for (; column + 2 <= COLUMNS_1; column += 2) {
-        const byte *place = row_0 + column * WORD, *other = row_1 + column * WORD;
-        longs a = load_longs(place), b = load_longs(place + ROW_0);
-        longs c = load_longs(place + 2 * ROW_0), d = load_longs(place + 3 * ROW_0);
-        if (kind == FLOAT32)
-            add_floats(to, (floats)a, (floats)b, (floats)c, (floats)d);
-        if (kind == FLOAT64)
-            add_doubles(to, (doubles)a, (doubles)b, (doubles)c, (doubles)d);
-        longs sum_0 = load_longs(sums_0 + column) + ((a + b) + (c + d));
-        longs sum_1 = load_longs(sums_1 + column) + ((load_longs(other) + load_longs(other + ROW_1))
-                                                     + (load_longs(other + 2 * ROW_1) + load_longs(other + 3 * ROW_1)));
-        memcpy(sums_0 + column, &sum_0, sizeof sum_0);
-        memcpy(sums_1 + column, &sum_1, sizeof sum_1);
-    }
-    for (int row = 0; row < TOGETHER; row++) {
-        const byte *rest = row_0 + row * ROW_0 + column * WORD;
-        add_row(sums_0 + column, rest, COLUMNS_0 - column);
-        add_row(sums_1 + column, row_1 + row * ROW_1 + column * WORD, COLUMNS_1 - column);
-        if (kind == FLOAT32 || kind == FLOAT64)
-            read_elements(to, rest, (COLUMNS_0 - column) * WORD / item_bytes[kind], kind);
-    }
-}
-
-INLINE uint64_t weigh(const int64_t *sums, int columns, int64_t place)
-{
-    uint64_t weighted = 0;
-    for (int column = 0; column < columns; column++)
-        weighted += (uint64_t)sums[column] * weight(place + column);
-    return weighted;
-}
-
 /* Read a piece of a tensor of more than `SHORT_HALVES`; the last piece has all that fills no row, too. */
-INLINE void read_large(const byte *data, int64_t kind, const struct layout *lies, int64_t piece, struct part *part)
+static void read_large(const byte *data, int64_t kind, const struct layout *lies, int64_t piece, struct part *part)
 {
-    int64_t sums_0[COLUMNS_0] = {0}, sums_1[COLUMNS_1] = {0};
+    struct sums sums = {{0}, {0}};
     struct extent found = NOTHING;
     int is_last = piece == lies->pieces - 1;
     int64_t row_0 = piece * PIECE_ROWS, end_0 = is_last ? lies->present[0] : row_0 + PIECE_ROWS;
@@ -380,16 +579,18 @@ INLINE void read_large(const byte *data, int64_t kind, const struct layout *lies
         const byte *place = data + row_0 * ROW_0;
         if (!is_fused)
             read_elements(&found, place, TOGETHER * ROW_0 / size, kind);
-        add_rows(sums_0, sums_1, place, data + HALF + row_1 * ROW_1, &found, kind);
+        const byte *other = data + HALF + row_1 * ROW_1;
+        loops.add_columns(&sums, place, other, &found, kind);
+        add_last_columns(&sums, place, other, &found, kind);
         row_0 += TOGETHER;
         row_1 += TOGETHER;
     }
     int64_t read = row_0 * ROW_0;
     read_elements(&found, data + read, ((is_last ? lies->bytes : end_0 * ROW_0) - read) / size, kind);
     for (; row_0 < end_0; row_0++)
-        add_row(sums_0, data + row_0 * ROW_0, COLUMNS_0);
+        add_row(sums.first, data + row_0 * ROW_0, COLUMNS_0);
     for (; row_1 < end_1; row_1++)
-        add_row(sums_1, data + HALF + row_1 * ROW_1, COLUMNS_1);
+        add_row(sums.second, data + HALF + row_1 * ROW_1, COLUMNS_1);
 
     int64_t rest[2] = {lies->words[0] - lies->rows[0] * COLUMNS_0, lies->words[1] - lies->rows[1] * COLUMNS_1};
     int64_t place_1 = COLUMNS_0 + rest[0], place_last = place_1 + COLUMNS_1 + rest[1];
@@ -411,87 +612,37 @@ INLINE void read_large(const byte *data, int64_t kind, const struct layout *lies
         int32_t last = load_int32(copy + (lies->bytes - 1) / HALF * HALF - from);
         part->weighted += (uint64_t)last * weight(place_last);
     }
-    part->weighted += weigh(sums_0, COLUMNS_0, 0) + weigh(sums_1, COLUMNS_1, place_1);
+    part->weighted += loops.weigh(sums.first, COLUMNS_0, 0) + loops.weigh(sums.second, COLUMNS_1, place_1);
     set_extent(part, &found);
 }
 
-INLINE uint64_t weigh_halves(const byte *data, int64_t bytes)
-{
-    uint64_t by_low = 0;
-    uint32_t by_high = 0;
-    int64_t whole = bytes / HALF;
-    for (int64_t i = 0; i < whole; i++) {
-        int32_t half = load_int32(data + i * HALF);
-        by_low += (uint64_t)((int64_t)half * weights_low[i]);
-        by_high += (uint32_t)half * weights_high[i];
-    }
-    uint64_t weighted = by_low + ((uint64_t)by_high << 32);
-    if (bytes % HALF) {
-        int32_t last = 0;
-        memcpy(&last, data + whole * HALF, bytes % HALF);
-        weighted += (uint64_t)last * weight(whole);
-    }
-    return weighted;
-}
-
-INLINE void read_short(const byte *data, int64_t kind, int64_t bytes, struct part *part)
+static void read_short(const byte *data, int64_t kind, int64_t bytes, struct part *part)
 {
     struct extent found = NOTHING;
     read_elements(&found, data, bytes / item_bytes[kind], kind);
     set_extent(part, &found);
-    part->weighted = weigh_halves(data, bytes);
+    int64_t whole = bytes / HALF;
+    part->weighted = loops.weigh_halves(data, whole);
+    if (bytes % HALF) {
+        int32_t last = 0;
+        memcpy(&last, data + whole * HALF, bytes % HALF);
+        part->weighted += (uint64_t)last * weight(whole);
+    }
 }
 
-INLINE void read_piece(const struct tensor *tensor, const struct layout *lies, int64_t piece, struct part *part)
+static void read_piece(const struct tensor *tensor, const struct layout *lies, int64_t piece, struct part *part)
 {
     *part = (struct part){0};
     if (lies->rows[0] == 0)
         read_short(tensor->data, tensor->kind, lies->bytes, part);
-    else if (tensor->kind == FLOAT32) /* Each time with a constant, so that the loops are made for it. */
-        read_large(tensor->data, FLOAT32, lies, piece, part);
-    else if (tensor->kind == FLOAT64)
-        read_large(tensor->data, FLOAT64, lies, piece, part);
     else
         read_large(tensor->data, tensor->kind, lies, piece, part);
     if (part->squares - part->squares != 0) { /* Only then may an element be a NaN or an infinity. */
         int64_t size = item_bytes[tensor->kind], from = piece * PIECE_ROWS * ROW_0;
         int64_t end = piece == lies->pieces - 1 ? lies->bytes : from + PIECE_ROWS * ROW_0;
-        part->nonfinite = counter(tensor->data + from, (end - from) / size, tensor->kind);
+        part->nonfinite = loops.count_nonfinite(tensor->data + from, (end - from) / size, tensor->kind);
     }
 }
-
-/* For processors with AVX2 the same is compiled once more. */
-
-typedef void piece_reader(const struct tensor *, const struct layout *, int64_t, struct part *);
-
-static void read_piece_plainly(const struct tensor *tensor, const struct layout *lies, int64_t piece, struct part *part)
-{
-    read_piece(tensor, lies, piece, part);
-}
-
-static piece_reader *reader = read_piece_plainly;
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static void
-read_piece_by_avx2(const struct tensor *tensor, const struct layout *lies, int64_t piece, struct part *part)
-{
-    read_piece(tensor, lies, piece, part);
-}
-
-__attribute__((target("avx2"))) static int64_t count_nonfinite_by_avx2(const byte *data, int64_t count, int64_t kind)
-{
-    return count_nonfinite(data, count, kind);
-}
-
-__attribute__((constructor)) static void choose(void)
-{
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2")) {
-        reader = read_piece_by_avx2;
-        counter = count_nonfinite_by_avx2;
-    }
-}
-#endif
 
 INLINE int is_single(int64_t kind)
 {
@@ -534,7 +685,7 @@ static void *do_work(void *given)
             tensor++;
             lies = layout_of(tensor->count * item_bytes[tensor->kind]);
         }
-        reader(tensor, &lies, piece - first, &work->parts[piece]);
+        read_piece(tensor, &lies, piece - first, &work->parts[piece]);
     }
 }
 
@@ -577,7 +728,7 @@ void one_pass_summarize(const struct tensor *tensors, int64_t count, struct summ
         struct part whole = {INFINITY, -INFINITY, 0, 0, 0}, part;
         for (int64_t piece = 0; piece < lies.pieces; piece++) {
             if (found == NULL)
-                reader(&tensors[i], &lies, piece, &part);
+                read_piece(&tensors[i], &lies, piece, &part);
             merge(&whole, found == NULL ? &part : found++);
         }
         summaries[i] = summary_of(&tensors[i], &whole);
@@ -588,7 +739,7 @@ void one_pass_summarize(const struct tensor *tensors, int64_t count, struct summ
 /* How many of the elements are NaN or infinite. */
 int64_t one_pass_count_nonfinite(const void *data, int64_t count, int64_t kind)
 {
-    return counter(data, count, kind);
+    return loops.count_nonfinite(data, count, kind);
 }
 
 /* What `SOURCE` was when this was compiled: a digest of this file. */
