@@ -302,7 +302,6 @@ def test_looking_writes_nothing() -> None:
     assert sorted(Path().rglob("*")) == before
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("end", ["\n", " \\\n\n", " \\\n; import sys\n"])
 def test_modules_in_a_src_folder_are_found_before_the_originals(end: str) -> None:
     write(

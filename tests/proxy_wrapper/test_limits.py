@@ -181,7 +181,6 @@ def test_a_rank_that_is_known_late_takes_back_what_it_has_written(tmp_path: Path
     assert [file.name[:5] for file in (tmp_path / "trace").glob("*/*.jsonl")] == ["rank1"]
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(("ranks", "files"), [("0", 1), ("8-15", 0)])
 def test_a_process_that_stands_alone_has_rank_0(ranks: str, files: int, tmp_path: Path) -> None:
     program = f"""

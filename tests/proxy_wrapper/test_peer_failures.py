@@ -260,7 +260,6 @@ def test_6_3_statistics_of_gradients_are_those_of_their_step(logdir: str, seen: 
     assert len(set(traced)) == 5
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("end", ["returns", "raises", "exits"])
 def test_6_4_the_last_records_are_written(end: str, tmp_path: Path) -> None:
     """The last step before the end is the one that is wanted."""

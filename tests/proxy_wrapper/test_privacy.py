@@ -66,7 +66,6 @@ def spellings(number: float) -> list[bytes]:
     return [repr(number)[:9].encode(), json.dumps(number)[:9].encode()]
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("logdir", ["trace", "trace.log"])
 def test_neither_environment_nor_data_is_in_a_trace(tmp_path: Path, logdir: str) -> None:
     left = trace_of(tmp_path, "INFO", logdir)

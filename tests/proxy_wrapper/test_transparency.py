@@ -46,7 +46,6 @@ def test_a_traced_program_gives_the_same_bits(
     assert "proxy_wrapper" not in capfd.readouterr().err
 
 
-@pytest.mark.sample(40)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_with_statistics_of_everything_the_bits_are_the_same(
@@ -65,7 +64,6 @@ SEES_DETACH_ELSEWHERE = pytest.mark.xfail(
 )
 
 
-@pytest.mark.sample(20)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "program",
