@@ -247,9 +247,6 @@ class _Callees:
             table = callee.value
             tables = [table] if isinstance(table, ast.Dict) else self._assigned.get(table.id) or [table]
             values = [value for each in tables if isinstance(each, ast.Dict) for value in each.values]
-            if tables == [table] and isinstance(table, ast.Name) and not self._is_own(table):
-                # An element of another file's table, unless elements are added to it here.
-                return [f"{table.id}[]" if table.id not in self._assigned else ""]
             is_plain = all(isinstance(each, ast.Dict) and None not in each.keys for each in tables)
             return [name for value in values for name in self.of(value, depth - 1)] if is_plain else [""]
         if isinstance(callee, ast.Name):
@@ -263,10 +260,6 @@ class _Callees:
     def is_for_call(self, value: ast.expr) -> bool:
         """Whether a value is only assigned to a name by which the function calls it."""
         return id(value) in self._for_calls
-
-    def _is_own(self, name: ast.Name) -> bool:
-        """Whether a name is local to a function."""
-        return is_bound(self._unit, name, name.id, {**self._bound, None: set()})
 
     def _is_partial(self, callee: ast.expr) -> bool:
         root, _, rest = spelling(callee).partition(".")
