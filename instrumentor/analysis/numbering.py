@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from instrumentor.analysis.arguments import match_parameters, returned_attribute
 from instrumentor.analysis.environment import is_parameter, path_of
-from instrumentor.analysis.handed_back import handed_back
 from instrumentor.analysis.members import constant_position
 from instrumentor.analysis.values import (
     Atom,
@@ -17,7 +16,6 @@ from instrumentor.analysis.values import (
     FunctionRef,
     Instance,
     Named,
-    Pack,
     Parameter,
     Partial,
     Value,
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from instrumentor.analysis.arguments import Arguments
-    from instrumentor.analysis.certainty import Certainty
     from instrumentor.analysis.environment import Number, Path
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
@@ -43,11 +40,10 @@ _ITERATION = {Named("builtins.next"), Named("builtins.iter")}
 class Numbering:
     """The object numbers of one scope's expressions."""
 
-    def __init__(self, scope: Scope, members: Members, certainty: Certainty) -> None:
+    def __init__(self, scope: Scope, members: Members) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.members = members
-        self.certainty = certainty
         # The numbers of operands, and of results that calls return from their arguments.
         self._operands: dict[int, Number] = {}
         # By the call: the number of what the generator first and last yields; the attributes of the new instance.
@@ -156,22 +152,6 @@ class Numbering:
             found = {**dict(enumerate(numbers)), -1: numbers[-1]}
             self._elements[id(node)] = {position: each for position, each in found.items() if each is not None}
 
-    def note_choice(self, node: ast.IfExp, chosen: ast.expr) -> None:
-        """Record the elements of the branch that a conditional expression always takes."""
-        self._elements[id(node)] = dict(self.elements_of(chosen))
-
-    def note_bool_operation(self, node: ast.BoolOp, held: Value) -> None:
-        """Record that `or` gives its first operand, with value `held`, if that is always true."""
-        first = node.values[0]
-        self._operands[id(node)] = ("made", self.scope.locate(node))
-        if isinstance(node.op, ast.Or):
-            path = self._first_of(first)
-            certain = held if path is None else self.scope.env.get(path)
-            if id(first) in self._operands and certain and self.certainty.is_true(certain):
-                self._operands[id(node)] = self._operands[id(first)]
-            if all(isinstance(atom, (Box, Pack)) for atom in held):
-                self._elements[id(node)] = dict(self.elements_of(first))
-
     def note_call(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Record which of its arguments a call returns, if the function does nothing else."""
         atom = next(iter(called)) if len(called) == 1 else None
@@ -183,14 +163,7 @@ class Numbering:
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
             return
-        if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
-            remembered = self._operands[id(node)] = ("made", self.scope.locate(function.node))
-            self.facts.note_sole_callee(self.scope.key, remembered, function)
-            return
         number = self._given_as(self.facts.returned_numbers.get(function.key), function, node, arguments)
-        if number is None and function.key not in self.facts.called_unseen:
-            key = handed_back(function, arguments, self.certainty.is_object)
-            number = None if key is None else arguments.numbers.get(key)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
         yielded = self._given_as(self.facts.yielded_numbers.get(function.key), function, node, arguments)

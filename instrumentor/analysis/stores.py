@@ -161,7 +161,7 @@ class Stores:
 
     def _new_elements(self, node: ast.expr, held: Value) -> Mapping[int, Number]:
         """The object numbers of a new list's elements, by position."""
-        is_new = isinstance(node, (ast.List, ast.IfExp)) and all(isinstance(atom, Box) for atom in held)
+        is_new = isinstance(node, ast.List) and all(isinstance(atom, Box) for atom in held)
         return self.evaluator.numbering.elements_of(node) if is_new else {}
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
