@@ -252,12 +252,9 @@ class Scope:
                 kept = self.outliving(held, target)
                 self.facts.grow(self.facts.stored_outside, (target, name), kept)
                 self.facts.grow(self.facts.scopes, (target, name), kept)
-                self.facts.note_kept(name, kept)
                 self.facts.captured.keep(held)
             elif self.class_body is None:
                 self.facts.grow(self.facts.scopes, (self.key, name), held)
-                if self.function is None and self.unit.name not in self.facts.whole_units:
-                    self.facts.note_kept(name, held)
 
     def hold_anything(self, held: Value) -> None:
         """Add a value to all names of the scope, as unseen code may store it to any of them."""
@@ -307,12 +304,12 @@ class Scope:
     def keep_attribute(self, base: Atom, name: str, held: Value) -> None:
         """Add a value to an attribute of an object."""
         kept = self.outliving(held)
-        self.facts.note_attribute(base, name, kept)
+        self.facts.grow(self.facts.attributes, (base, name), kept)
         if isinstance(base, FunctionRef) and name in _ATTRIBUTES_WITH_DEFAULTS:
             self._change_defaults(base, kept)
             if name in _ATTRIBUTES_WITH_CODE:
                 self.facts.grow(self.facts.returns, base.key, FOREIGN)
-                self.facts.note_given(self.facts.returned_numbers, base.key, self.unit.tree, None)
+                self.facts.note_returned(base.key, self.unit.tree, None)
 
     def _change_defaults(self, changed: FunctionRef, held: Value) -> None:
         """Add the values in `held` to the defaults of a function's parameters."""
