@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
+from instrumentor.source.nodes import last_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,7 +109,7 @@ def decorator_names(function: Function) -> set[str]:
     found: set[str] = set()
     for decorator in getattr(function.node, "decorator_list", []):
         maker = decorator.func if isinstance(decorator, ast.Call) else decorator
-        found.add(maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", ""))
+        found.add(last_name(maker))
     return found
 
 

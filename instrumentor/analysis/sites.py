@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import (
     always_follows,
-    function_of,
     is_in_loop,
     outermost_loop,
     statement_of,
@@ -36,6 +35,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.nature import Nature
 from instrumentor.settings import CONFIDENCES
 from instrumentor.source.nodes import walk
@@ -396,7 +396,9 @@ class SiteIndex:
         ]
         # Loads before the assignment, and outside its loops, read an earlier value.
         later = [
-            node for node in loads if node.lineno >= first.lineno or function_of(site.unit, node) is not site.function
+            node
+            for node in loads
+            if node.lineno >= first.lineno or (function_around(site.unit, node) or site.unit.tree) is not scope
         ]
         return bool(later) and all(self._is_saved(site.unit, node) for node in later)
 

@@ -9,11 +9,10 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import spelling
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.names import PUTTING_METHODS, VALUE_METHODS, Gives
 from instrumentor.screening.variables import Variables, arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import DISPLAYS
+from instrumentor.source.nodes import DISPLAYS, last_name
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -144,7 +143,7 @@ class PlainContainers:
         if isinstance(value, DISPLAYS):
             return any(map(self._is_hot, elements_of(value)))
         if isinstance(value, ast.Call):
-            is_copy = spelling(value.func).rpartition(".")[2] in _COPYING
+            is_copy = last_name(value.func) in _COPYING
             return is_copy and any(map(self._is_hot, arguments_of(value)))
         if isinstance(value, ast.BinOp):
             return self._is_container(value.left) or self._is_container(value.right)
@@ -157,7 +156,7 @@ class PlainContainers:
         if not any(isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) for each in ast.walk(target)):
             return False
         return self._is_container(value) or any(
-            isinstance(each, ast.Call) and spelling(each.func).rpartition(".")[2] in giving for each in ast.walk(value)
+            isinstance(each, ast.Call) and last_name(each.func) in giving for each in ast.walk(value)
         )
 
     @staticmethod
