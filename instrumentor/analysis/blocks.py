@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from instrumentor.source.nodes import LOOPS, TRIES
+from instrumentor.source.nodes import LOOPS, TRIES, last_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.units import Unit
 
 
 class Condition(NamedTuple):
@@ -221,15 +221,6 @@ def outermost_loop(unit: Unit, node: ast.AST) -> ast.For | ast.AsyncFor | ast.Wh
     return found
 
 
-def function_of(unit: Unit, node: ast.AST) -> Function | None:
-    """The innermost function around a node; None at the top level of a file or class."""
-    while node in unit.parents:
-        node = unit.parents[node]
-        if node in unit.function_of:
-            return unit.function_of[node]
-    return None
-
-
 def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:
     """The innermost statement that contains `node`."""
     while not isinstance(node, ast.stmt):
@@ -240,7 +231,7 @@ def statement_of(unit: Unit, node: ast.AST) -> ast.stmt:
 def _may_end_early(context: ast.expr) -> bool:
     """Whether a context manager exists to end exceptions, so that the rest of its block is skipped."""
     maker = context.func if isinstance(context, ast.Call) else context
-    return (maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")) in _SUPPRESSING
+    return last_name(maker) in _SUPPRESSING
 
 
 def _nodes(field: object) -> list[ast.AST]:

@@ -182,7 +182,7 @@ class Effects:
         self.facts.note_unseen_calls(key)
         function = self.scope.kinds.function_at(key)
         if function is not None:
-            self.facts.demand_unseen(function)
+            self.facts.demand(function)
 
     def _call_instance_unseen(self, atom: Instance) -> None:
         """Record that unseen code may call an instance. Classes of other files are left to the visible calls."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
-from instrumentor.analysis.certainty import Certainty
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.members import Members
@@ -81,8 +80,7 @@ class Evaluator:
         self.facts = scope.facts
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
-        self.certainty = Certainty(scope)
-        self.numbering = Numbering(scope, self.members, self.certainty)
+        self.numbering = Numbering(scope, self.members)
         self.namespaces = Namespaces(scope, self.calls.object_stores, self.members)
 
     def evaluate(self, node: ast.expr | None) -> Value:
@@ -203,8 +201,6 @@ class Evaluator:
                     numbers[len(positional) + position] = number
                 positional.extend(items)
             elif isinstance(argument, ast.Starred):
-                if not starred and self.numbering.is_sequence(argument.value):
-                    numbers[len(positional)] = self.numbering.elements_of(argument.value).get(0)
                 starred.append(held)
                 rest.append(self.members.elements(held))
             elif starred:
@@ -235,7 +231,7 @@ class Evaluator:
     def _item_numbers(self, node: ast.expr, count: int) -> dict[int, Number]:
         """The object numbers of the elements of an unpacked argument, by position."""
         if not isinstance(node, ast.Name):
-            return {0: self.numbering.elements_of(node).get(0)} if count else {}
+            return {}
         paths = {position: (node.id, f"[{position}]") for position in range(count)}
         return {position: self.scope.env.number(path) for position, path in paths.items() if self.scope.env.get(path)}
 
@@ -245,12 +241,6 @@ class Evaluator:
         if any(isinstance(element, ast.Starred) for element in node.elts):
             return self._display(node)
         return self.scope.pack(node, [self._operand(element) for element in node.elts])
-
-    def _list(self, node: ast.List) -> Value:
-        self.numbering.forget(node)
-        held = self._display(node)
-        self.numbering.note_list(node, held)
-        return held
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         box = Box(self.scope.locate(node))
@@ -344,17 +334,12 @@ class Evaluator:
         self.scope.env = before.copy()
         orelse = self.evaluate(node.orelse)
         self.scope.env = join_environments([after_body, self.scope.env]) or before
-        is_none = self.certainty.is_test_for_none(node.test)
-        if is_none is None:
-            return join((body, orelse))
-        self.numbering.note_choice(node, node.body if is_none else node.orelse)
-        return body if is_none else orelse
+        return join((body, orelse))
 
     def _bool_operation(self, node: ast.BoolOp) -> Value:
         self.numbering.forget(node)
         first, *others = node.values
         held = self._operand(first)
-        self.numbering.note_bool_operation(node, held)
         return join([held, *(self._evaluate_perhaps(operand) for operand in others)])
 
     def _binary_operation(self, node: ast.BinOp) -> Value:
@@ -423,21 +408,19 @@ class Evaluator:
         return self.evaluate(node.value)
 
     def _yield(self, node: ast.Yield) -> Value:
-        self._note_yield(node, self.evaluate(node.value))
+        self._note_yield(self.evaluate(node.value))
         return OPAQUE
 
     def _yield_from(self, node: ast.YieldFrom) -> Value:
-        self._note_yield(node, self.members.elements(self.evaluate(node.value)))
+        self._note_yield(self.members.elements(self.evaluate(node.value)))
         return OPAQUE
 
-    def _note_yield(self, node: ast.Yield | ast.YieldFrom, held: Value) -> None:
+    def _note_yield(self, held: Value) -> None:
         function = self.scope.function
         if function is not None:
             self.facts.captured.keep(held)
             self.facts.touched.note_running_unseen(function.key)  # the generator runs whenever it is resumed
             self.facts.grow(self.facts.yields, function.key, held)
-            number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.numbering.of(node.value)
-            self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
 
     def _constant(self, _node: ast.Constant) -> Value:
         return PLAIN
@@ -452,7 +435,7 @@ class Evaluator:
         ast.Subscript: _subscript,
         ast.Call: _call,
         ast.Tuple: _tuple,
-        ast.List: _list,
+        ast.List: _display,
         ast.Set: _display,
         ast.Dict: _dict,
         ast.IfExp: _if_expression,

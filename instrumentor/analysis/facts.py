@@ -15,18 +15,11 @@ from instrumentor.analysis.tables import Marks, Readers, Table, Visits
 from instrumentor.analysis.touched import Touched
 from instrumentor.analysis.values import (
     NOTHING,
-    AnyMethod,
     Atom,
-    ClassRef,
-    FunctionRef,
-    Instance,
     Made,
-    Method,
     Parameter,
-    Partial,
     SiteKey,
     Value,
-    Widened,
     bare_objects,
     functions_in,
     grown,
@@ -82,12 +75,9 @@ class Facts:
         stored_outside: the part of `scopes` that other functions stored, by `global` and `nonlocal`.
         returns: the return values of functions. A function's own parameters stand for themselves.
         returned_numbers: the object number of the value of each `return`, in the function's own numbering.
-        yielded_numbers: likewise for each `yield`.
-        initial: the attributes that an initialiser leaves holding arguments, with the parameters' names.
         passed_numbers: the object number that each call passes for a parameter, with the scope of the caller.
         sole_callees: the function that a call calls, if it is the only candidate, by scope and number of its result.
         made_only: whether the object made at a call is all that the call may return, by scope and site.
-        remembering: the functions that run once and return the same object to every caller.
         yields: the values that generator functions yield.
         passed: the values passed for parameters.
         evidence: how objects are used.
@@ -106,21 +96,14 @@ class Facts:
         found_by_any_name: the functions of files from which something is read under a computed name.
         givings: the calls that pass classes to unseen code, by the call's id; read after the fixpoint.
         constructed: the classes of other files that have instances.
-        live_methods: the methods of these classes, by name and key.
-        instances_with: for each attribute name, the classes, as instances, that are known to have it.
-        kept: the values held under a name: in an attribute of any object, or at the top level of another file.
         opened: the classes whose methods unseen code may call, with their number of subclasses at that time.
         called_unseen: the functions whose parameters may get more than `passed` says.
         methods_by_name: the methods of the script's classes.
         demanded_functions: the functions to analyse, by key.
-        unseen_functions: the functions of other files to analyse if their effects matter, by key.
         demanded_units: the files whose top level is to be analysed, by name.
         whole_units: the files whose functions are all analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: the names of enclosing scopes that functions read.
-        given_outside: the values of these names at the calls of a function that only plain calls reach, by function and
-            name.
-        needed_outside: by function, the enclosing names that its callees read, with the keys of their scopes.
         meanings: what names of files that no statement binds stand for, as far as they were requested.
         descendants: the subclasses of the classes that were requested, in the files read so far.
     """
@@ -145,12 +128,9 @@ class Facts:
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
-        self.yielded_numbers: Table[str, dict[int, Number]] = Table(visits)
-        self.initial: Table[str, dict[str, str]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.sole_callees: dict[tuple[str, Number], str] = {}
         self.made_only: dict[tuple[str, SiteKey], bool] = {}
-        self.remembering: set[str] = set()
         self.yields: Table[str, Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
         self.declared: Table[SiteKey, tuple[str, ...]] = Table(visits)
@@ -170,21 +150,15 @@ class Facts:
         self.givings: dict[int, Giving] = {}
         self.let_go = self.contents.let_go
         self.constructed: set[str] = set()
-        self.live_methods: Table[str, dict[str, Function]] = Table(visits)
-        self.kept: Table[str, Value] = Table(visits)
-        self.instances_with: Table[str, dict[Instance, None]] = Table(visits)
         self.opened: dict[str, int] = {}
         self.called_unseen: Marks[str] = Marks(visits)
         self.passed = Passed(visits, self.contents, self.calls, self.called_unseen)
         self.methods_by_name: dict[str, list[Function]] = {}
         self.demanded_functions: dict[str, Function] = {}
-        self.unseen_functions: dict[str, Function] = {}
         self.demanded_units: dict[str, Unit] = {}
         self.call_kinds: dict[int, frozenset[str]] = {}
         self._sole_kinds: dict[str, frozenset[str]] = {}
         self.outside = OutsideNames()
-        self.given_outside: Table[tuple[str, str], Value] = Table(visits)
-        self.needed_outside: Table[str, dict[str, str]] = Table(visits)
         self.meanings: dict[tuple[str, str], Value] = {}
         self.descendants: Table[Class, list[Class]] = Table(visits)
 
@@ -341,45 +315,6 @@ class Facts:
         """Request the analysis of a function."""
         self.demanded_functions.setdefault(function.key, function)
 
-    def demand_unseen(self, function: Function) -> None:
-        """Request the analysis of a function that unseen code may call; for one of another file, only if it matters."""
-        is_own = function.unit.name in self.whole_units
-        (self.demanded_functions if is_own else self.unseen_functions).setdefault(function.key, function)
-
-    def note_kept(self, name: str, held: Value) -> None:
-        """Record a value held under a name that functions of other files may read."""
-        old = self.kept.peek(name)
-        new = grown(old, held)
-        if new != old:
-            self.kept[name] = new
-
-    def keeps_own(self, name: str) -> bool:
-        """Whether a value held under a name contains something that the script makes or defines."""
-        held = self.kept.get(name, NOTHING)
-        return any(map(self._is_own, self.contents.reach(held))) or any(
-            site.unit in self.whole_units for site in self.contents.boxes(held)
-        )
-
-    def note_attribute(self, base: Atom, name: str, held: Value) -> None:
-        """Record a value held in an attribute."""
-        self.grow(self.attributes, (base, name), held)
-        self.note_kept(name, held)
-        if isinstance(base, Instance):
-            known = self.instances_with.kept(name, dict)
-            if base not in known:
-                known[base] = None
-                self.instances_with.note_changed(name)
-
-    def _is_own(self, atom: Atom) -> bool:
-        if isinstance(atom, (Method, AnyMethod)):
-            return self._is_own(atom.receiver)
-        bare = strip(atom)
-        if isinstance(bare, (Made, Partial)):
-            return bare.site.unit in self.whole_units
-        if isinstance(bare, (ClassRef, FunctionRef, Instance)):
-            return bare.key.partition(":")[0] in self.whole_units
-        return isinstance(bare, Widened)
-
     def note_shared(self, scope: str, name: str) -> None:
         """Record that nested functions store to a name of a scope."""
         known = self.shared.kept(scope, set)
@@ -392,20 +327,13 @@ class Facts:
         self.called_unseen.add([function])
         self.touched.note_running_unseen(function)
 
-    def note_needed(self, function: str, name: str, owner: str) -> None:
-        """Record that a callee of `function` reads a name of a scope around `function`."""
-        known = self.needed_outside.kept(function, dict)
-        if name not in known:
-            known[name] = owner
-            self.needed_outside.note_changed(function)
-
-    def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
-        """Record the object number of a `return` or `yield`. The last visit counts: its facts are the most complete."""
-        self._tell_again(Facts.note_given, table, function, node, number)
-        known = table.kept(function, dict)
+    def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
+        """Record the object number of a `return`. The last visit counts: its facts are the most complete."""
+        self._tell_again(Facts.note_returned, function, node, number)
+        known = self.returned_numbers.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
             known[id(node)] = number
-            table.note_changed(function)
+            self.returned_numbers.note_changed(function)
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Record the object number that a call passes for a parameter."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.bystanders import Bystanders
 from instrumentor.analysis.entries import scope_key
 from instrumentor.analysis.facts import Facts
 from instrumentor.analysis.passed_around import PassedAround
@@ -50,7 +49,6 @@ class _Analysis:
         self.facts = Facts()
         self.hierarchy = Hierarchy(project)
         self._script = project.script
-        self._bystanders = Bystanders(self.facts, self.hierarchy)
         self._records = Records()
         self._passed_around = PassedAround(self.hierarchy, project.script)
         self._begun: set[str] = set()
@@ -73,31 +71,7 @@ class _Analysis:
             if self.facts.visits.is_due(scope_key(unit, function)):
                 is_settled = False
                 self._visit(unit, function)
-        due = self._demand_telling()
-        if is_settled:
-            self._note_bystanders(due)
-        return bool(due) or not is_settled
-
-    def _demand_telling(self) -> list[Function]:
-        """Demand the functions that unseen code may call and that must be visited; returns all that were examined."""
-        known = [each for each in self.facts.unseen_functions.values() if each.key not in self.facts.demanded_functions]
-        due = [each for each in known if self.facts.visits.is_due(_unseen(each))]
-        for function in due:
-            if not self._bystanders.has(function):
-                self.facts.demand(function)
-        self._note_descendants()
-        return due
-
-    def _note_bystanders(self, functions: list[Function]) -> None:
-        """Record the effects of bystanders, once all else is settled, unless some of the functions must be visited."""
-        if any(each.key in self.facts.demanded_functions for each in functions):
-            return
-        for function in functions:
-            with self.facts.visits.of(_unseen(function)):
-                if self._bystanders.has(function):
-                    self._bystanders.note(function)
-                else:
-                    self.facts.demand(function)
+        return not is_settled
 
     def _begin(self, unit: Unit, function: Function | None) -> None:
         """Visit a scope that was never visited, so that its results are available to the scope that reached it."""
@@ -136,8 +110,3 @@ class _Analysis:
             found = self.hierarchy.descendants(cls)
             if found is not known and found != known:
                 self.facts.descendants[cls] = found
-
-
-def _unseen(function: Function) -> str:
-    """The key under which the examination of a function, in place of a visit, counts as a scope."""
-    return f"{function.key} unseen"

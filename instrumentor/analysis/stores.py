@@ -151,18 +151,6 @@ class Stores:
             self.store(target, held, statement, node, numbers)
             if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
                 self._keep_elements(target.id, node, held)
-            elif isinstance(target, ast.Name) and (elements := self._new_elements(node, held)):
-                for position, element in elements.items():
-                    item = self.members.unpacked(held, position, 0) if position >= 0 else self.members.elements(held)
-                    self.scope.env.begin((target.id, f"[{position}]"), item, element)
-            elif isinstance(target, ast.Name):
-                for attribute, (initial, number) in self.evaluator.numbering.initial_of(node).items():
-                    self.scope.env.begin((target.id, attribute), initial, number)
-
-    def _new_elements(self, node: ast.expr, held: Value) -> Mapping[int, Number]:
-        """The object numbers of a new list's elements, by position."""
-        is_new = isinstance(node, (ast.List, ast.IfExp)) and all(isinstance(atom, Box) for atom in held)
-        return self.evaluator.numbering.elements_of(node) if is_new else {}
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
         """Record the object numbers of a tuple display's elements under the name that holds it."""

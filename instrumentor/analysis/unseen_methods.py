@@ -49,10 +49,6 @@ def note_instance(facts: Facts, hierarchy: Hierarchy, cls: Class) -> None:
         facts.touched.note_running_unseen(method)
         for step in steps - {ANY_ELEMENT}:
             facts.grow(facts.attributes, (Instance(cls.key), step.removeprefix(".")), FOREIGN)
-    for above in hierarchy.ancestors(cls):
-        for name, each in above.methods.items():
-            facts.live_methods.kept(name, dict)[each.key] = each
-            facts.live_methods.note_changed(name)
 
 
 def _changed_unseen(hierarchy: Hierarchy, cls: Class) -> dict[str, set[str]]:

@@ -32,6 +32,7 @@ from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.units import Class, Function
 from instrumentor.settings import CONFIDENCES
+from instrumentor.source.nodes import last_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Sequence, Set
@@ -401,7 +402,9 @@ class Report:
                 binding.statement.lineno,
                 self._column(binding.source or binding.target),
                 binding.text,
-                label or _called_name(binding.source) or text_of(binding.source or binding.target),
+                label
+                or (last_name(binding.source.func) if isinstance(binding.source, ast.Call) else "")
+                or text_of(binding.source or binding.target),
                 reason,
                 code,
             ),
@@ -486,12 +489,6 @@ class Report:
 
     def _column(self, node: ast.AST) -> int:
         return self._source.column(node.lineno, node.col_offset)  # type: ignore[attr-defined]
-
-
-def _called_name(source: ast.expr | None) -> str:
-    if not isinstance(source, ast.Call):
-        return ""
-    return source.func.attr if isinstance(source.func, ast.Attribute) else getattr(source.func, "id", "")
 
 
 def _is_tensor(binding: Binding) -> bool:

@@ -6,6 +6,8 @@ import ast
 import posixpath
 from typing import TYPE_CHECKING
 
+from instrumentor.source.nodes import last_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
@@ -99,7 +101,7 @@ def _folder(node: ast.expr, variables: Mapping[str, ast.expr], depth: int = 0) -
 
 def _called(node: ast.Call, inner: Callable[[ast.expr], str | None]) -> str | None:
     """The result of a path function or method."""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = last_name(node.func)
     if name in {"getcwd", "cwd"}:
         return "."
     if name == "dirname":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.source.nodes import all_parameters
+from instrumentor.source.nodes import all_parameters, last_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def annotated_names(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:
         parts = [annotation.left, annotation.right]
     elif isinstance(annotation, ast.Subscript):
         inside = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        is_choice = spelling(annotation.value).rpartition(".")[2] in _ALTERNATIVES
+        is_choice = last_name(annotation.value) in _ALTERNATIVES
         parts = inside if is_choice else [annotation.value]
     return [name for part in parts for name in annotated_names(part)]
 
@@ -114,7 +114,7 @@ def annotated_items(annotation: ast.expr) -> list[ast.expr]:
     """The annotations of a tuple's items in `tuple[A, B]`; empty for other annotations."""
     if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
         return []
-    return annotation.slice.elts if spelling(annotation.value).rpartition(".")[2] in ("tuple", "Tuple") else []
+    return annotation.slice.elts if last_name(annotation.value) in ("tuple", "Tuple") else []
 
 
 def names_within(annotation: ast.expr) -> list[ast.Name | ast.Attribute]:

@@ -20,7 +20,7 @@ from instrumentor.resolve.bindings import (
     stores,
 )
 from instrumentor.resolve.mentions import value_names
-from instrumentor.source.nodes import DISPLAYS, walk
+from instrumentor.source.nodes import DISPLAYS, last_name, walk
 
 if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode, Unit
@@ -247,9 +247,6 @@ class _Callees:
             table = callee.value
             tables = [table] if isinstance(table, ast.Dict) else self._assigned.get(table.id) or [table]
             values = [value for each in tables if isinstance(each, ast.Dict) for value in each.values]
-            if tables == [table] and isinstance(table, ast.Name) and not self._is_own(table):
-                # An element of another file's table, unless elements are added to it here.
-                return [f"{table.id}[]" if table.id not in self._assigned else ""]
             is_plain = all(isinstance(each, ast.Dict) and None not in each.keys for each in tables)
             return [name for value in values for name in self.of(value, depth - 1)] if is_plain else [""]
         if isinstance(callee, ast.Name):
@@ -264,10 +261,6 @@ class _Callees:
         """Whether a value is only assigned to a name by which the function calls it."""
         return id(value) in self._for_calls
 
-    def _is_own(self, name: ast.Name) -> bool:
-        """Whether a name is local to a function."""
-        return is_bound(self._unit, name, name.id, {**self._bound, None: set()})
-
     def _is_partial(self, callee: ast.expr) -> bool:
         root, _, rest = spelling(callee).partition(".")
         dotted = self._unit.imports.get(root, "")
@@ -281,7 +274,7 @@ def _called_in(function: ast.Lambda, spelled: dict[ast.AST, list[str]]) -> list[
 def is_handed_to_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a function has a decorator that may pass it on."""
     makers = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
-    return not all(spelling(each).rpartition(".")[2] in _PLAIN_DECORATORS for each in makers)
+    return not all(last_name(each) in _PLAIN_DECORATORS for each in makers)
 
 
 def _handed_to_decorators(unit: Unit, nodes: list[ast.AST]) -> list[str]:

@@ -14,7 +14,7 @@ from functools import cache
 import msgspec
 
 from instrumentor.resolve import bindings, function_outline, mentions, module_reader, units
-from instrumentor.resolve.bindings import bound_names, spelling
+from instrumentor.resolve.bindings import bound_names
 from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.function_outline import EVIDENCE, FunctionOutline, draw_function, is_evidence
 from instrumentor.resolve.units import Class, Function, Unit
@@ -52,7 +52,6 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
         top: the code outside of functions, as one outline.
         function_names: the same as `class_names`, for functions.
         stored: the attributes that may hold something callable that is no instance.
-        instances: the spelled makers of top-level variables that are assigned once.
         shadowed: the names that may mean something other than the file's definition or import.
         uses_modules: whether the file uses something as a module.
     """
@@ -66,13 +65,12 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     top: FunctionOutline
     function_names: dict[str, str]
     stored: set[str]
-    instances: dict[str, str]
     shadowed: set[str]
     uses_modules: bool
 
 
 _NO_FUNCTION = FunctionOutline("", "", [], [], [], uses_modules=True, annotations=[])
-_EMPTY = Outline({}, {}, [], [], {}, [], _NO_FUNCTION, {}, set(), {}, set(), uses_modules=True)
+_EMPTY = Outline({}, {}, [], [], {}, [], _NO_FUNCTION, {}, set(), set(), uses_modules=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,29 +127,9 @@ def outline_of(unit: Unit) -> Outline:
         top=draw_function(unit, "", "", nodes_of_top(unit.tree), bound),
         function_names={name: each.key[prefix:] for name, each in unit.functions.items()},
         stored=stored_attributes(unit),
-        instances=_instances(unit),
         shadowed=bound[None],
         uses_modules=any(is_evidence(node, unit) for node in unit.parents),
     )
-
-
-def _instances(unit: Unit) -> dict[str, str]:
-    """The spelled makers of variables that are assigned once, at the top level of the file, from a call."""
-    found: dict[str, str] = {}
-    several: set[str] = set()
-    for node in unit.parents:
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            statement = unit.parents[node]
-            is_made = (
-                isinstance(statement, (ast.Assign, ast.AnnAssign))
-                and isinstance(statement.value, ast.Call)
-                and unit.parents[statement] is unit.tree
-            )
-            if node.id in found or node.id in several or not is_made:
-                several.add(node.id)
-            else:
-                found[node.id] = spelling(statement.value.func)  # type: ignore[attr-defined]
-    return {name: maker for name, maker in found.items() if maker and name not in several | unit.imports.keys()}
 
 
 def stored_attributes(unit: Unit) -> set[str]:

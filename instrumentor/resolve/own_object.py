@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.source.nodes import named_parameters, positional_parameters, walk
+from instrumentor.source.nodes import last_name, named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -76,7 +76,7 @@ def may_register(node: ast.AST, names: Set[str]) -> bool:
         return node.attr in _TABLES and is_own(node.value, names)
     if not isinstance(node, ast.Call):
         return False
-    called = _called(node)
+    called = last_name(node.func)
     if called in _REGISTERING and isinstance(node.func, ast.Attribute) and is_own(node.func.value, names):
         return True
     if called != "setattr":
@@ -141,7 +141,7 @@ def helper_of(node: ast.AST, names: Set[str]) -> ast.expr | None:
     """
     if not isinstance(node, ast.Call) or not _is_passed(node, names):
         return None
-    called = _called(node)
+    called = last_name(node.func)
     if called in _READING or called in _REGISTERING or called in {"setattr", "forward"} or called.startswith("__"):
         return None
     return node.func
@@ -165,10 +165,6 @@ def _is_stored_into(node: ast.AST, names: Set[str]) -> bool:
     if isinstance(node, ast.Attribute):
         return isinstance(node.ctx, ast.Store) and is_own(node.value, names)
     return isinstance(node, (ast.Assign, ast.NamedExpr)) and is_own(node.value, names)
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
 def _is_passed(node: ast.Call, names: Set[str]) -> bool:

@@ -22,7 +22,6 @@ from instrumentor.source.source_text import decode, parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from instrumentor.resolve.function_text import FunctionText
     from instrumentor.resolve.installed import ModuleFinder
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -124,7 +123,6 @@ class Unit:
         exits: the statements in which `return`, `break` or `continue` may skip what follows them.
         left_early: the nodes with such statements in their blocks.
         contents: the contents of its functions, as far as they were requested.
-        texts: the effects in the texts of its functions, by key, as far as they were requested.
     """
 
     name: str
@@ -147,7 +145,6 @@ class Unit:
     exits: set[ast.AST] = field(default_factory=set)
     left_early: set[ast.AST] = field(default_factory=set)
     contents: dict[FunctionNode, FunctionContents] = field(default_factory=dict)
-    texts: dict[str, FunctionText] = field(default_factory=dict)
 
     @cached_property
     def used_as_modules(self) -> frozenset[str]:

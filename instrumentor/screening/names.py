@@ -75,7 +75,7 @@ _OTHER_METHODS = """
     appendleft extendleft most_common move_to_end popleft
 """
 # The methods of Python's own values, of tensors, arrays, paths, files, patterns, loggers and containers.
-_VALUE_METHODS = (
+VALUE_METHODS = (
     (
         frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
         | frozenset(_TENSOR_METHODS.split())
@@ -83,10 +83,6 @@ _VALUE_METHODS = (
     )
     - EVIDENCE
     - {"__class__"}
-)
-# Methods that only strings have. Their results contain nothing.
-TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - (
-    frozenset(name for kind in (list, dict, set) for name in dir(kind)) | frozenset(_TENSOR_METHODS.split()) | EVIDENCE
 )
 
 
@@ -102,12 +98,6 @@ class Names:
         self._hierarchy = hierarchy
         self._bound = bound_names(unit)
         self._known: dict[ast.expr, Meaning | EllipsisType] = {}
-        # The names whose elements the script itself stores to.
-        self._put_into = {
-            node.value.id
-            for node in unit.parents
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name)
-        }
 
     def meaning(self, expression: ast.expr) -> Meaning:
         """The meaning of a dotted name where it is read; None if unknown."""
@@ -129,19 +119,6 @@ class Names:
         if not root or root in self._unit.alternatives or is_bound(self._unit, expression, root, self._bound):
             return None
         return self._hierarchy.resolve_spelled(self._unit, spelled)
-
-    def instance(self, expression: ast.expr) -> Class | None:
-        """The class of the instance that another file puts into a variable; None for module classes or if unknown."""
-        if not isinstance(expression, ast.Name) or self.is_stored(expression) or expression.id in self._put_into:
-            return None
-        return instance_of(self._hierarchy, self._unit, expression.id)
-
-    def root_is_imported(self, expression: ast.expr) -> bool:
-        """Whether an expression is an attribute or element of something imported."""
-        root = expression
-        while isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
-        return root is not expression and isinstance(root, ast.Name) and root.id in self._unit.imports
 
     def is_stored(self, name: ast.Name) -> bool:
         """Whether a name may have been stored to."""
@@ -175,25 +152,6 @@ class Names:
         return next((each.methods[expression.attr] for each in classes if expression.attr in each.methods), None)
 
 
-def variable_of(hierarchy: Hierarchy, unit: Unit, name: str, depth: int = 8) -> tuple[OutlinedUnit, str] | None:
-    """The file that defines a variable, with its name there; None if no other file's variable is found."""
-    while name in unit.imports and name not in unit.alternatives and depth:
-        above, _, variable = unit.imports[name].rpartition(".")
-        source = hierarchy.project.lookup(unit, above or ".") if variable else None
-        if not isinstance(source, Unit):
-            return None
-        unit, name, depth = source, variable, depth - 1
-    return (unit, name) if isinstance(unit, OutlinedUnit) and name in unit.outline.shadowed else None
-
-
-def instance_of(hierarchy: Hierarchy, unit: Unit, name: str) -> Class | None:
-    """The class of the instance that a variable holds; None if it is a module class or may hold something else."""
-    found = variable_of(hierarchy, unit, name)
-    made_by = "" if found is None else found[0].outline.instances.get(found[1], "")
-    cls = hierarchy.resolve_spelled(found[0], made_by) if found is not None and made_by else None
-    return cls if isinstance(cls, Class) and not hierarchy.is_module(cls) else None
-
-
 class Callables:
     """Judges calls by their callees.
 
@@ -203,7 +161,6 @@ class Callables:
 
     Attributes:
         relied_on: the methods that are assumed to make no module unless more is known of them.
-        relies_on_names: whether the judgement on callees without a name was ever requested.
     """
 
     def __init__(self, hierarchy: Hierarchy, find_unnamed: Callable[[], Gives]) -> None:
@@ -211,7 +168,6 @@ class Callables:
         self._find_unnamed = find_unnamed
         self._functions: dict[str, Gives] = {}
         self.relied_on: set[str] = set()
-        self.relies_on_names = False
 
     def meaning(self, function: Function, spelled: str) -> Meaning:
         """The meaning of a dotted name in a function of another file."""
@@ -279,9 +235,6 @@ class Callables:
             return self.of_library(meaning)
         if isinstance(meaning, Unit):
             return Gives.UNKNOWN
-        if spelled.endswith("[]"):
-            is_instance = instance_of(self._hierarchy, function.unit, spelled[:-2]) is not None
-            return Gives.UNKNOWN if is_instance else self.unnamed
         return self.of_method(spelled.rpartition(".")[2]) if "." in spelled else self.unnamed
 
     def declares_modules(self, unit: Unit, outline: FunctionOutline) -> bool:
@@ -299,7 +252,6 @@ class Callables:
     @property
     def unnamed(self) -> Gives:
         """What calling something without a name of its own returns."""
-        self.relies_on_names = True
         return self._find_unnamed()
 
     def may_use_modules(self, called: Function | Class | Unit) -> bool:
@@ -328,6 +280,6 @@ class Callables:
             return Gives.ANYTHING
         if name.startswith(("from_", "load")) and self.unnamed is Gives.ANYTHING:
             return Gives.ANYTHING  # on a module class it would make a module
-        if name not in _VALUE_METHODS:
+        if name not in VALUE_METHODS:
             self.relied_on.add(name)
         return Gives.UNKNOWN

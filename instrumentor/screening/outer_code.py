@@ -16,10 +16,9 @@ from instrumentor.resolve.bindings import annotated_items, annotations_of, funct
 from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
 from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.screening.handed_out import HandedOut
-from instrumentor.screening.names import PUTTING_METHODS, TEXT_METHODS, Gives
+from instrumentor.screening.names import PUTTING_METHODS, Gives
 from instrumentor.screening.variables import arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import all_parameters, children, last_name, positional_parameters
+from instrumentor.source.nodes import all_parameters, children, last_name
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -45,32 +44,22 @@ class OuterCode:
         unit: the script.
         names: the meanings of the script's names.
         callables: judges callees.
-        wraps_factories: whether public functions may put their result under a proxy.
     """
 
-    def __init__(
-        self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables, *, wraps_factories: bool
-    ) -> None:
-        self._wraps_factories = wraps_factories
+    def __init__(self, unit: Unit, hierarchy: Hierarchy, names: Names, callables: Callables) -> None:
         self._unit = unit
         self._nodes: list[ast.AST] = []
         self._calls: list[ast.Call] = []
         self._hierarchy = hierarchy
         self._names = names
         self._callables = callables
-        self._held: dict[str, list[ast.AST | None]] = {}
-        for node in unit.parents:
-            if isinstance(node, ast.arg):
-                self._held.setdefault(node.arg, []).append(None)
-            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                statement = unit.parents[node]
-                is_whole = isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
-                self._held.setdefault(node.id, []).append(statement.value if is_whole else None)  # type: ignore[attr-defined]
         self._gives: dict[ast.Call, Gives] = {}
         self._around: dict[ast.AST, ast.ClassDef | None] = {}
         # Whether methods of other files, which this file's classes inherit, may use modules.
         self._uses_out_of_sight: dict[ast.ClassDef, bool] = {}
-        self._parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)} - unit.stored
+        parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)}
+        self._parameters = parameters - unit.stored
+        self._bound = parameters | unit.stored
         self._unexplained: set[str] = set()
         # The methods to which an unexplained value is passed.
         self._passed_to: set[str] = set()
@@ -83,24 +72,18 @@ class OuterCode:
             return True
         for node in self._calls:
             self._gives[node] = self._judge_call(node)
-        makers = [node for node in self._calls if self._gives[node] is Gives.ANYTHING]
-        if makers and not HandedOut(self._unit, self._names, self._calls, wraps_factories=self._wraps_factories).covers(
-            makers
-        ):
-            return True
+            if self._gives[node] is Gives.ANYTHING:
+                return True
         if any(self._is_risky_decorator(node) for node in self._nodes):
             return True
         if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._deals_in_modules, self._nodes)):
             return True
         self._find_unexplained()
         return (
-            any(map(self._goes_into_module_class, makers))
-            or self._is_read_in_module_classes()
+            self._is_read_in_module_classes()
             or any(self._goes_out_of_sight(node) for node in self._calls)
             or any(self._is_kept_out_of_sight(node) for node in self._nodes)
             or self._may_methods_make_modules()
-            # A decorator may pass a function that makes modules to a registry, from which it is called.
-            or (bool(makers) and self._callables.relies_on_names)
         )
 
     # ---- what calls give ----
@@ -133,9 +116,7 @@ class OuterCode:
             if isinstance(node, ast.Call) and function.attr in EVIDENCE and not self.uses_as_module(node):
                 return Gives.UNKNOWN
             return self._callables.of_method(function.attr)
-        if isinstance(function, ast.Name) and (self._is_own_class(function) or self._is_made_by_library(function.id)):
-            return Gives.UNKNOWN
-        return Gives.UNKNOWN if self._is_element_of_instance(function) else self._callables.unnamed
+        return self._callables.unnamed
 
     def _copies_what_is_not_known(self, node: ast.Call) -> bool:
         """Whether a call copies something of unknown origin, or the result of a call that makes no module."""
@@ -164,45 +145,7 @@ class OuterCode:
         function = node.func
         if isinstance(function, ast.Attribute):
             return False
-        if isinstance(function, ast.Name):
-            is_stored = self._names.is_stored(function) and not self._is_own_class(function)
-            return is_stored and not self._is_made_by_library(function.id)
-        return not self._is_element_of_instance(function)
-
-    def _is_element_of_instance(self, function: ast.expr) -> bool:
-        """Whether an expression is an unknown element of an instance of a project's class."""
-        return isinstance(function, ast.Subscript) and self._names.instance(function.value) is not None
-
-    def _is_own_class(self, name: ast.Name) -> bool:
-        """Whether a name is the first parameter of a class method in a class whose instances are no modules."""
-        method = function_around(self._unit, name)
-        owner = None if method is None else self._unit.parents[method]
-        if not isinstance(owner, ast.ClassDef) or isinstance(method, (ast.Lambda, type(None))):
-            return False
-        arguments = positional_parameters(method.args)
-        is_first = bool(arguments) and arguments[0].arg == name.id and not any(self._held[name.id])
-        cls = self._unit.class_of[owner]
-        return (
-            is_first
-            and any(isinstance(each, ast.Name) and each.id == "classmethod" for each in method.decorator_list)
-            # A mixin's `cls` may be a module class.
-            and not any(
-                cls in self._hierarchy.ancestors(each) and self._hierarchy.is_module(each)
-                for each in self._unit.class_of.values()
-            )
-        )
-
-    def _is_made_by_library(self, name: str) -> bool:
-        """Whether a name only ever holds what library calls return that make no module, such as a named tuple class."""
-        held = self._held.get(name, [])
-        return bool(held) and all(
-            isinstance(value, ast.Call)
-            and isinstance(meaning := self._names.meaning(value.func), str)
-            and not meaning.startswith("builtins.")
-            and self._callables.of_library(meaning) is Gives.NO_MODULE
-            and not any(self._names.meaning(each) for each in arguments_of(value))  # such as `partial(Net)`
-            for value in held
-        )
+        return not isinstance(function, ast.Name) or self._names.is_stored(function)
 
     def _is_in_module(self, function: Function) -> bool:
         above: ast.AST | None = function.node
@@ -312,9 +255,9 @@ class OuterCode:
                     self._unexplained.update(_names_in(target))
             passing = [node for node in self._calls if any(map(self._is_unexplained, arguments_of(node)))]
             self._unexplained.update(
-                holder for node in passing if (holder := self._holder(node)) in self._held and holder != "self"
+                holder for node in passing if (holder := self._holder(node)) in self._bound and holder != "self"
             )
-            called = {_called_name(node) for node in passing}
+            called = {last_name(node.func) for node in passing}
             makes_own = not called.isdisjoint(("__init__", "cls", *self._unit.classes))
             for function in functions:
                 if function.name in called or (function.name == "__init__" and makes_own):
@@ -325,7 +268,7 @@ class OuterCode:
         if isinstance(value, ast.Name):
             return value.id in self._unexplained
         if isinstance(value, ast.Call):
-            if self._names.meaning(value.func) in _COUNTING_BUILTINS or _gives_text(value):
+            if self._names.meaning(value.func) in _COUNTING_BUILTINS:
                 return False
             return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, arguments_of(value)))
         if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await)):
@@ -365,12 +308,6 @@ class OuterCode:
             isinstance(node, ast.Name) and node.id in kept and id(node) not in outer and self._names.is_of_top(node)
             for node in self._unit.parents
         )
-
-    def _goes_into_module_class(self, node: ast.Call) -> bool:
-        """Whether a call passes an unexplained value to a module class of this file, which may use it unseen."""
-        meaning = self._names.meaning(node.func)
-        is_own = isinstance(meaning, (Function, Class)) and meaning.unit is self._unit
-        return is_own and any(map(self._is_unexplained, arguments_of(node)))
 
     def _goes_out_of_sight(self, node: ast.Call) -> bool:
         """Whether a call passes an unexplained value to a function that is not examined here."""
@@ -442,11 +379,6 @@ def _declared_by(node: ast.AST) -> list[ast.expr]:
     return [each for annotation in annotations_of(node) for each in (annotation, *annotated_items(annotation))]
 
 
-def _gives_text(node: ast.Call) -> bool:
-    """Whether a call is a string method, whose result is a string, a number or a list of strings."""
-    return isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
-
-
 def _parts(value: ast.AST) -> list[ast.expr]:
     """The expressions that an expression's value may be or contain. An iterable stands for its loop variables."""
     if isinstance(value, ast.BinOp):
@@ -459,10 +391,6 @@ def _makes_bare_object(function: ast.expr) -> bool:
     if not isinstance(function, ast.Attribute) or function.attr != "__new__":
         return False
     return not (isinstance(function.value, ast.Call) and last_name(function.value.func) == "super")
-
-
-def _called_name(node: ast.Call) -> str:
-    return spelling(node.func).rpartition(".")[2]
 
 
 def _names_in(target: ast.expr) -> list[str]:

@@ -6,17 +6,13 @@ The search is for an attribute that may hold a plain container of something that
 from __future__ import annotations
 
 import ast
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import spelling
-from instrumentor.resolve.function_outline import EVIDENCE, is_handed_to_decorator
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.screening.maker_values import MakerValues
-from instrumentor.screening.names import PUTTING_METHODS, Gives
+from instrumentor.screening.names import PUTTING_METHODS, VALUE_METHODS, Gives
 from instrumentor.screening.variables import Variables, arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import DISPLAYS
+from instrumentor.source.nodes import DISPLAYS, last_name
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -31,6 +27,8 @@ _ROUNDS = (ast.For, ast.AsyncFor, ast.comprehension)
 
 class PlainContainers:
     """Searches for modules in plain containers, in the code of module classes.
+
+    A call whose callee is not known may make a module.
 
     Args:
         unit: the file, with that code and all other.
@@ -48,11 +46,8 @@ class PlainContainers:
         self._methods = {node.name for node in variables.definitions}
         self._made: set[Variable] = set()
         self._containers: set[Variable] = set()
-        # The attributes of other objects than modules that may hold such containers.
-        self._attributes: set[str] = set()
         # The functions of this file that may return such modules, or containers of them.
         self._giving: set[Definition] = set()
-        self._makers = MakerValues(unit, hierarchy, names, callables, variables, self._giving.__contains__)
 
     def may_hold_model(self) -> bool:
         """Whether an attribute may hold a plain container with a module."""
@@ -62,17 +57,11 @@ class PlainContainers:
             self._is_put(node) or self._is_passed(node) for node in self._variables.calls
         )
 
-    @property
-    def hands_out_makers(self) -> bool:
-        """Whether code in other files may call a maker of modules that this file defines."""
-        return self._makers.are_handed_out or any(map(is_handed_to_decorator, self._giving))
-
     def _follow(self) -> None:
         """Find the names of modules that may be made here, and of plain containers that may hold them."""
         before = -1
         while before != self._size:
             before = self._size
-            self._makers.follow()
             for target, value in self._variables.stores:
                 self._follow_store(target, value)
             for node in self._variables.calls:
@@ -81,7 +70,7 @@ class PlainContainers:
 
     @property
     def _size(self) -> int:
-        return self._makers.size + len(self._made) + len(self._containers) + len(self._attributes) + len(self._giving)
+        return len(self._made) + len(self._containers) + len(self._giving)
 
     def _follow_store(self, target: ast.expr, value: ast.expr) -> None:
         if self._is_made(value):
@@ -98,8 +87,11 @@ class PlainContainers:
         holder = node.func.value if isinstance(node.func, ast.Attribute) else None
         if isinstance(holder, ast.Name) and self._puts(node) and any(map(self._is_hot, given)):
             self._containers.add(self._variables.of(holder))
-        if any(map(self._is_made, given)) and self._may_keep(node):
-            self._made.update(self._variables.parameters_reached(node, is_by_value=self._makers.may_be(node.func)))
+        if self._may_keep(node):
+            if any(map(self._is_made, given)):
+                self._made.update(self._variables.parameters_reached(node))
+            if any(map(self._is_container, given)):
+                self._containers.update(self._variables.parameters_reached(node))
 
     def _may_keep(self, node: ast.Call) -> bool:
         """Whether a call may make a module that holds its arguments as they are, or leads to code in this file.
@@ -114,7 +106,7 @@ class PlainContainers:
             return meaning.unit is self._unit or any(map(self._hierarchy.is_module, owners))
         if isinstance(node.func, ast.Attribute):
             return node.func.attr in self._methods or node.func.attr in self._variables.callable_attributes
-        return meaning is None and (self._makers.may_be(node.func) or self._variables.reads_functions)
+        return meaning is None
 
     def _makes(self, node: ast.Call) -> bool:
         """Whether a call may make a module."""
@@ -126,25 +118,11 @@ class PlainContainers:
         if isinstance(meaning, Unit):
             return False  # nothing known; in a module class, such a call makes no module
         if isinstance(meaning, Function):
-            return meaning.node in self._giving if meaning.unit is self._unit else self._makes_elsewhere(meaning)
-        if isinstance(node.func, ast.Attribute) and any(
-            map(self._giving.__contains__, self._variables.named(node.func.attr))
-        ):
-            return True
-        return self._makers.may_be(node.func)
-
-    def _makes_elsewhere(self, function: Function) -> bool:
-        """Whether a call of another file's function may make a module."""
-        given = self._callables.of_function(function)
-        if given is Gives.UNKNOWN and self._uses_modules:
-            return True  # its use may show that the result is a module
-        return given is Gives.ANYTHING or self._makers.may_be_given_by(function)
-
-    @cached_property
-    def _uses_modules(self) -> bool:
-        """Whether anything other than the object at hand is used as a module."""
-        used = [node.value for node in self._unit.parents if isinstance(node, ast.Attribute) and node.attr in EVIDENCE]
-        return any(spelling(each) not in ("self", "cls") for each in used)
+            if meaning.unit is self._unit:
+                return meaning.node in self._giving
+            return self._callables.of_function(meaning) is not Gives.NO_MODULE
+        attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return not (attribute in VALUE_METHODS and attribute not in self._methods | self._variables.attributes)
 
     def _is_made(self, value: ast.expr) -> bool:
         """Whether an expression may be a module made here."""
@@ -165,7 +143,7 @@ class PlainContainers:
         if isinstance(value, DISPLAYS):
             return any(map(self._is_hot, elements_of(value)))
         if isinstance(value, ast.Call):
-            is_copy = spelling(value.func).rpartition(".")[2] in _COPYING
+            is_copy = last_name(value.func) in _COPYING
             return is_copy and any(map(self._is_hot, arguments_of(value)))
         if isinstance(value, ast.BinOp):
             return self._is_container(value.left) or self._is_container(value.right)
@@ -178,7 +156,7 @@ class PlainContainers:
         if not any(isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) for each in ast.walk(target)):
             return False
         return self._is_container(value) or any(
-            isinstance(each, ast.Call) and spelling(each.func).rpartition(".")[2] in giving for each in ast.walk(value)
+            isinstance(each, ast.Call) and last_name(each.func) in giving for each in ast.walk(value)
         )
 
     @staticmethod
@@ -201,7 +179,15 @@ class PlainContainers:
         return bool(kept) and all(isinstance(each, str) and catalogue.is_container(each) for each in meanings)
 
     def _is_passed(self, node: ast.Call) -> bool:
-        """Whether a call passes such a container to something that may hold it."""
-        return self._may_keep(node) and any(
-            self._is_container(each) for each in arguments_of(node) if not isinstance(each, ast.Starred)
+        """Whether a call passes such a container to something in another file that may hold it."""
+        meaning = self._names.meaning(node.func)
+        if isinstance(meaning, (Class, Function)):
+            is_followed = meaning.unit is self._unit
+        else:
+            attribute = node.func.attr if isinstance(node.func, ast.Attribute) else None
+            is_followed = attribute is not None and attribute not in self._variables.callable_attributes
+        return (
+            not is_followed
+            and self._may_keep(node)
+            and any(self._is_container(each) for each in arguments_of(node) if not isinstance(each, ast.Starred))
         )

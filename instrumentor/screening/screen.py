@@ -33,21 +33,18 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources) -> bool:
     if settings.factories or settings.module_classes:
         return True
     try:
-        wraps_factories = settings.wrap_factories == "always" or (
-            settings.wrap_factories == "auto" and sources.called is not None
-        )
-        return _may_wrap(script, lambda: Hierarchy(Project(script, settings, sources)), wraps_factories=wraps_factories)
+        return _may_wrap(script, lambda: Hierarchy(Project(script, settings, sources)))
     except RecursionError:
         return True  # deeply nested code is left to the analysis
 
 
-def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_factories: bool) -> bool:
+def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy]) -> bool:
     hierarchy = make_hierarchy()
     names = Names(script, hierarchy)
     # It gets a hierarchy of its own, as it reads many files and the number of a project's files is bounded.
     circulation = Circulation(script, make_hierarchy)
     callables = Callables(hierarchy, lambda: Gives.ANYTHING if circulation.has_makers else Gives.UNKNOWN)
-    outer = OuterCode(script, hierarchy, names, callables, wraps_factories=wraps_factories)
+    outer = OuterCode(script, hierarchy, names, callables)
     # First what needs no other file: most scripts with models are recognised by it.
     calls = [node for node in _nodes(script.tree, lambda _: True) if isinstance(node, ast.Call)]
     if any(map(outer.uses_as_module, calls)):
@@ -59,12 +56,7 @@ def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy], *, wraps_fa
         return True
     if not any(map(hierarchy.is_module, script.class_of.values())):
         return False  # no module class that could hold any
-    # Here, callees without a name are followed themselves, as long as they stay in the file.
-    plain = PlainContainers(script, hierarchy, names, Callables(hierarchy, lambda: Gives.UNKNOWN))
-    if plain.may_hold_model():
-        return True
-    anything = Callables(hierarchy, lambda: Gives.ANYTHING)
-    return plain.hands_out_makers and PlainContainers(script, hierarchy, names, anything).may_hold_model()
+    return PlainContainers(script, hierarchy, names, callables).may_hold_model()
 
 
 def _nodes(tree: ast.Module, is_left_out: Callable[[ast.ClassDef], bool]) -> list[ast.AST]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.bindings import bound_names, function_around, spelling, stores
+from instrumentor.resolve.bindings import bound_names, function_around, stores
 from instrumentor.resolve.mentions import value_names
 from instrumentor.resolve.units import Class, Function
-from instrumentor.source.nodes import parameters_with_defaults, walk
+from instrumentor.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +31,10 @@ class Variables:
         definitions: all functions except lambdas.
         given: the expressions that these return or yield.
         parameters: the parameters of all functions, by the functions' names; those of lambdas under the empty name.
-        defaults: the parameters that have a default, with the default.
         read: the last components of names that are read without being called, so that calls by other names may reach
             them.
-        callable_attributes: the attributes that may hold something callable that is no instance.
+        attributes: the attributes stored to.
+        callable_attributes: those of them that may hold something callable that is no instance.
 
     Args:
         unit: the file.
@@ -53,9 +53,6 @@ class Variables:
         self.definitions: list[Definition] = [
             node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
-        self._named: dict[str, list[Definition]] = {}
-        for each in self.definitions:
-            self._named.setdefault(each.name, []).append(each)
         self.given: list[tuple[Definition, ast.expr]] = [
             (function, node.value)
             for function in self.definitions
@@ -68,19 +65,15 @@ class Variables:
                 function = function_around(unit, node)
                 name = "" if function is None or isinstance(function, ast.Lambda) else function.name
                 self.parameters.setdefault(name, set()).add((function, node.arg))
-        self.defaults = [each for function in self.definitions for each in _defaults(function)]
-        self.callable_attributes = {
-            each.attr
+        stored = [
+            (each.attr, value)
             for target, value in self.stores
             for each in walk(target)
-            if isinstance(each, ast.Attribute) and _may_be_callable(value)
-        }
-        self.read = {spelling(each).rpartition(".")[2] for each in value_names(unit, nodes)}
-
-    @property
-    def reads_functions(self) -> bool:
-        """Whether a function of this file may be called by another name than its own."""
-        return "" in self.parameters or any(each.name in self.read for each in self.definitions)
+            if isinstance(each, ast.Attribute)
+        ]
+        self.attributes = {name for name, _ in stored}
+        self.callable_attributes = {name for name, value in stored if _may_be_callable(value)}
+        self.read = set(map(last_name, value_names(unit, nodes)))
 
     def of(self, name: ast.Name) -> Variable:
         """The variable that a name means where it is read or stored."""
@@ -93,32 +86,23 @@ class Variables:
         """The variables in a target."""
         return (self.of(node) for node in walk(target) if isinstance(node, ast.Name))
 
-    def named(self, name: str) -> list[Definition]:
-        """The functions with a name, wherever they are defined."""
-        return self._named.get(name, [])
-
     def parameters_of(self, function: ast.AST) -> set[Variable]:
         """The parameters of a function; none for a function of another file."""
         name = getattr(function, "name", "")
         return {each for each in self.parameters.get(name, ()) if each[0] is function}
 
-    def parameters_reached(self, node: ast.Call, *, is_by_value: bool) -> set[Variable]:
-        """The parameters of functions in this file that may get the arguments of a call.
-
-        Args:
-            node: the call.
-            is_by_value: whether the callee may be any function or class that is read as a value.
-        """
+    def parameters_reached(self, node: ast.Call) -> set[Variable]:
+        """The parameters of functions in this file that may get the arguments of a call."""
         meaning = self._names.meaning(node.func)
         if isinstance(meaning, Class):
             initialiser = self._hierarchy.method(meaning, "__init__")
             return set() if initialiser is None else self.parameters_of(initialiser.node)
         if isinstance(meaning, Function):
             return self.parameters_of(meaning.node)
-        if isinstance(node.func, ast.Attribute) and not is_by_value:
-            names = self.read | {""} if node.func.attr in self.callable_attributes else {node.func.attr}
-        else:
-            names = self.read | {"", "__init__"}
+        names = self.read | {"", last_name(node.func)}
+        is_named = isinstance(node.func, ast.Attribute) and node.func.attr != "__class__"
+        if not is_named or not self.read.isdisjoint(self._unit.classes):
+            names.add("__init__")  # the callee may be a class of this file
         return {variable for name in names for variable in self.parameters.get(name, ())}
 
 
@@ -145,11 +129,6 @@ def elements_of(display: ast.AST) -> list[ast.expr]:
     if isinstance(display, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
         return [display.elt]
     return display.elts if isinstance(display, (ast.List, ast.Tuple, ast.Set)) else []
-
-
-def _defaults(function: Definition) -> Iterator[tuple[Variable, ast.expr]]:
-    for parameter, default in parameters_with_defaults(function.args):
-        yield (function, parameter.arg), default
 
 
 def _may_be_callable(value: ast.expr) -> bool:

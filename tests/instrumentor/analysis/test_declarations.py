@@ -173,20 +173,6 @@ def test_what_a_declared_trainer_fits_is_a_module(body: str) -> None:
         pytest.param("model: nn.Module = 3\nrun(model)", id="a number"),
         pytest.param("model: nn.Module = torch.zeros(3)\nrun(model)", id="a tensor"),
         pytest.param("model: nn.Module = open('x')\nrun(model)", id="a file"),
-        pytest.param(
-            "def go(model: nn.Module):\n    run(model)\nx = make()\ngo(x)\ngo(torch.zeros(3))",
-            id="what others are, too",
-        ),
-        pytest.param(
-            """
-            def go(first: int, model: nn.Module = None):
-                run(model)
-            def call(f, *args):
-                f(*args)
-            call(go, make())
-            """,
-            id="what comes by a star",
-        ),
     ],
 )
 def test_what_is_known_as_no_module_is_made_none(body: str) -> None:

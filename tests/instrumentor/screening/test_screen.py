@@ -270,39 +270,6 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
         ),
         pytest.param(
             """
-            from net import Net
-            from tables import register
-            class Other(Net):
-                pass
-            def make_small(size=1):
-                return Other(size)
-            @register
-            def make_large():
-                model = make_small(size=3)
-                return model
-            """,
-            id="functions that make models for other files",
-        ),
-        pytest.param(
-            """
-            import elsewhere
-            from net import Net
-            MADE = []
-            class Kept(Net):
-                def __init__(self):
-                    super().__init__()
-                    MADE.append(self)
-                    elsewhere.note(self.body)
-            def make_always():
-                return Kept()
-            def make_by_name():
-                model = Kept()
-                return model
-            """,
-            id="models that their own class tells others of",
-        ),
-        pytest.param(
-            """
             from config import Config
             from tables import register
             @register
