@@ -470,16 +470,18 @@ class SourcePattern(Happening, frozen=True, gc=False):
 
 
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
-    """Parameters that an optimizer steps, or their modules, have an attribute that looks like `requires_grad = False`.
+    """Parameters of an optimizer, or modules that contain them, have an attribute that looks like `requires_grad`.
 
     It has no effect: `attribute` is misspelled, or was set on a module. `tensor` is the first such parameter, `count`
-    the number of them, and `made` the location where such an attribute is assigned.
+    the number of them, and `made` the location where such an attribute is assigned. Its value is `False` although the
+    parameters require a gradient; with `unfreezes`, it became `True` although they do not.
     """
 
     attribute: str = ""
     tensor: Count = 0
     count: Count = 0
     made: Count = 0
+    unfreezes: bool = False
 
 
 class RateWithoutEffect(Happening, frozen=True, gc=False):

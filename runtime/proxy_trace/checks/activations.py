@@ -66,7 +66,9 @@ def _look(evidence: Evidence) -> Sight:
                 spare = _uncalled_activation(layer, of_process)
                 rule = MISSING if any(pattern.event.values) or spare else LINEAR
                 numbers = [f"{spare} was never called"] if spare else []
-                findings.append(rule.finding(layer.name, reason, rank, place=_place(layer, of_process), evidence=numbers))
+                findings.append(
+                    rule.finding(layer.name, reason, rank, place=_place(layer, of_process), evidence=numbers)
+                )
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
     return Sight(findings, evidence.compiled_words)

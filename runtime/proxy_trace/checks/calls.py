@@ -40,7 +40,8 @@ UNCALLED: Final = Rule(
     "projection of `nn.MultiheadAttention`), they are used as plain tensors, or `forward` is called directly. Or it "
     "has no parameters, like a dropout that fused attention performs itself. Or the module around it was not called "
     "either, and only its other parts are used. Or it is a template, of which the program calls copies. Or the run "
-    "called no module and had no backward pass: it only created a model. Or the run was interrupted or failed, perhaps before it came to the model.",
+    "called no module and had no backward pass: it only created a model. Or the run was interrupted or failed, perhaps "
+    "before it came to the model.",
 )
 
 

@@ -268,7 +268,8 @@ def _source_pattern(event: events.SourcePattern, names: Names) -> str:
 
 
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
-    return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
+    count = format_count(event.count, "parameter")
+    return f"{event.attribute} = {event.unfreezes}, {names.tensor_name(event.tensor)}, {count}"
 
 
 def _graph_pattern(event: events.GraphPattern, names: Names) -> str:

@@ -128,6 +128,21 @@ def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
     return None
 
 
+def constant_assigned(frame: FrameType, name: str, value: object) -> AssignedLine | None:
+    """The only assignment of a constant to an attribute of that name, searched like `attribute_assigned`."""
+    found = set()
+    for code in _codes_around(frame):
+        if name not in code.co_names or len(code.co_code) > MOST_BYTES:
+            continue
+        constant: object = None
+        for each in dis.get_instructions(code):
+            if each.opname.startswith("LOAD_CONST"):
+                constant = each.argval
+            elif each.opname == "STORE_ATTR" and each.argval == name and constant is value:
+                found.add(AssignedLine(code, _line_at(code, each.offset)))
+    return found.pop() if len(found) == 1 else None
+
+
 def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
     """The assignment of an item with that key, such as `group["lr"] = rate`, searched like `attribute_assigned`."""
     for code in _codes_around(frame):

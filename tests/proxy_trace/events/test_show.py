@@ -71,6 +71,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "require_grad = False, model.fc.weight, 2 parameters",
     ),
     (
+        events.FreezeWithoutEffect(1, attribute="requires_grad", tensor=1, count=1, unfreezes=True),
+        "requires_grad = True, model.fc.weight, 1 parameter",
+    ),
+    (
         events.RateReduced(1, id=2, mode="min", never_better=True),
         "#2 lowers the rate, mode min; no value was better than the first",
     ),
