@@ -55,6 +55,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "A term of the loss is cut off its graph, so that it trains nothing.",
+        "loss-term-cut-off",
+        (
+            "https://github.com/laekov/fastmoe/issues/49",
+            "https://github.com/allenai/open-instruct/issues/530",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "Gradients of several mean losses are summed for one step without dividing by their number.",
         "accumulation-not-scaled",
         ("https://github.com/hirofumi0810/neural_sp/issues/168", "https://github.com/agokrani/distillKitPlus/issues/5"),

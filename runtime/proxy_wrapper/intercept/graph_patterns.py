@@ -29,6 +29,7 @@ from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.places.argument_names import wrong_arguments
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import Body, bodies_around, reachable
+from proxy_wrapper.places.cut_terms import cut_term
 from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
@@ -94,6 +95,7 @@ class GraphPatterns:
             if all(weights) and (line or pattern.line is None):
                 self._emit(pattern, location, tuple(weights), line)
         if not looks:
+            self._cut_term(roots[0].grad_fn, location)
             self._positions(location)
             self._arguments(location)
 
@@ -135,6 +137,14 @@ class GraphPatterns:
                 if len(shape) == _SEQUENCES and shape[1 - each.dim] == 1 < shape[each.dim]:
                     made = tracer.locator.line(AssignedLine(forward.code, each.line))
                     self._emit(Pattern("position-slice", shape, each.dim), location, made=made, module=entry.id)
+
+    def _cut_term(self, root: torch.autograd.graph.Node, location: int) -> None:
+        """Report a term of the loss that was cut off the graph."""
+        tracer = self._tracer
+        frame = tracer.locator.user_frame(2)
+        cut = None if frame is None else cut_term(frame, root, tracer.functions.find_any, tracer.locator.is_user_code)
+        if cut is not None:
+            self._emit(Pattern("cut-term", ()), location, made=tracer.locator.line(cut))
 
     def _arguments(self, location: int) -> None:
         """Report calls of PyTorch's functions whose arguments are named like other parameters."""
