@@ -31,15 +31,8 @@ _NEGATED: Final = "NegBackward0"
 _NUMBERS: Final = frozenset({"item", "tolist", "numpy"})
 _NEW: Final = frozenset({"tensor", "as_tensor", "FloatTensor", "from_numpy"})
 _WITHOUT_GRADIENT: Final = (
-    torch.Tensor,
-    nn.Module,
-    int,
-    float,
-    str,
-    ModuleType,
-    FunctionType,
-    BuiltinFunctionType,
-    type,
+    *(torch.Tensor, nn.Module, int, float, str, list, tuple, dict, ModuleType, type),
+    *(FunctionType, BuiltinFunctionType),
 )
 
 
@@ -172,7 +165,7 @@ class _Search:
                 sources = [each.arguments.get(name) or _assigned(each, name), *_appended(each, name)]
                 known = [source for source in sources if source is not None]
                 pending += known
-                is_known &= bool(known) or isinstance(found, _WITHOUT_GRADIENT)
+                is_known &= bool(known) or _is_known(found)
         return False if is_known else None
 
     def _source(self, value: _Value, *, is_only: bool = False) -> _Value | None:
@@ -240,10 +233,18 @@ def _appended(value: _Value, name: str) -> Iterator[_Value]:
 
 
 def _is_trained(value: Any) -> bool:
-    """Whether a value is a tensor with a gradient, or a module with such parameters."""
-    if isinstance(value, nn.Module):
+    """Whether a value is a tensor with a gradient, a module with such parameters, or a list of these."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return any(map(_is_trained, value[:_MOST_STEPS]))
+    if issubclass(kind, nn.Module):
         return any(each.requires_grad for each in nn.Module.parameters(value))
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return issubclass(kind, torch.Tensor) and value.requires_grad
+
+
+def _is_known(value: Any) -> bool:
+    """Whether a value shows by itself that it has no gradient."""
+    return issubclass(type(value), _WITHOUT_GRADIENT)
 
 
 def _sum(node: ast.AugAssign) -> ast.expr:
