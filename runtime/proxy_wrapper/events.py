@@ -536,7 +536,9 @@ class Optimizer(Happening, frozen=True, gc=False):
     `groups`. Later ones have only the groups that changed, at `indices`. Their `settings` has only the changed ones,
     and `tensors` and `others` are present only if changed. `made` is the location where the optimizer was created, if
     known. `clears`, in the first record, is the location of the only line that calls `zero_grad` in the function that
-    begins the backward pass or steps, if there is exactly one.
+    begins the backward pass or steps, if there is exactly one. `rates`, in the first record, are the learning rates
+    with which the groups were created, if these differ and the groups have all the same rate now. `overwrites` is then
+    the location where a rate is assigned, if known.
     """
 
     id: Count = 0
@@ -545,6 +547,8 @@ class Optimizer(Happening, frozen=True, gc=False):
     indices: Sequence[Count] = ()
     made: Count = 0
     clears: Count = 0
+    rates: Sequence[float] = ()
+    overwrites: Count = 0
 
 
 class OptimizerStep(Happening, frozen=True, gc=False):

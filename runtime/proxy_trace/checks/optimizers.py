@@ -97,6 +97,25 @@ IS_GRADIENT: Final = Rule(
     ),
 )
 
+BETAS: Final = Rule(
+    "betas-swapped",
+    WARNING,
+    "Betas of Adam in the wrong order",
+    "An optimizer of the Adam family steps with a first beta of at least 0.98 and a smaller second one, such as "
+    "(0.999, 0.9). The first is the decay of the average of gradients, usually 0.9; the second that of their squares, "
+    "usually 0.95 to 0.999. The other way round, gradients of a thousand steps ago still count, and are divided by the "
+    "size of the last ten.",
+    "Pass `betas=(0.9, 0.999)`.",
+    "show {run} --kind optimizer",
+    sources=(
+        "https://github.com/mila-iqia/blocks/issues/1159",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",
+    ),
+)
+
+_ADAMS: Final = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam"})
+_SLOW: Final = 0.98
+
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
@@ -106,6 +125,7 @@ def _look(evidence: Evidence) -> Sight:
         findings += _recreated(of_process)
         findings += _frozen(of_process)
         findings += _with_gradients(of_process)
+        findings += _with_swapped_betas(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
@@ -207,6 +227,20 @@ def _are_of_epochs(optimizers: list[OptimizerSummary], tensors: frozenset[int], 
     return is_epoch and len(rates) == 1 and not is_set
 
 
+def _with_swapped_betas(of_process: ProcessEvidence) -> list[Finding]:
+    """The optimizers of one process whose averages of gradients are slower than those of their squares."""
+    found = []
+    for optimizer in of_process.training.optimizers.values():
+        for group in optimizer.groups if optimizer.name in _ADAMS and optimizer.steps >= 2 else ():
+            first, second = (group.settings.get(f"betas.{index}") for index in range(2))
+            if isinstance(first, float) and isinstance(second, float) and first >= _SLOW and first > second:
+                reason = f"its betas are ({first:g}, {second:g})"
+                rank = [of_process.process.rank]
+                found.append(BETAS.finding(optimizer.name, reason, rank, place=optimizer.origin))
+                break
+    return found
+
+
 def _frozen(of_process: ProcessEvidence) -> list[Finding]:
     """The frozen parameters of one process that steps have changed, grouped by optimizer."""
     found = []
@@ -270,5 +304,5 @@ CHECK: Final = Check(
     "optimizers",
     "optimizers have parameters of the models that are trained",
     _look,
-    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN, IS_GRADIENT),
+    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN, IS_GRADIENT, BETAS),
 )

@@ -308,6 +308,8 @@ def _optimizer(event: events.Optimizer, _: Names) -> str:
         settings = ", ".join(f"{name} = {value}" for name, value in group.settings.items())
         count = len(group.tensors) + group.others
         words.append(f"group {index}: {settings}{f' ({count:,} tensors)' if count else ''}")
+    if event.rates:
+        words.append(f"created with the rates {', '.join(map(format_number, event.rates))}")
     return f"{event.optimizer} #{event.id}: {'; '.join(words)}"
 
 

@@ -93,6 +93,11 @@ class OptimizerSummary(msgspec.Struct):
         first_at: its first step, as the number of steps of all optimizers that had ended; -1 if there is none.
         last_at: its last step, likewise.
         misplaced: the unread learning rates: the assignment's target, and its place.
+        given_rates: the learning rates with which its groups were created, if these differ and were all the same at
+            the first record; [] otherwise.
+        overwritten: where a learning rate was assigned until then; "" if unknown.
+        steps_apart: at how many steps the learning rates of its groups differed.
+        repeated: how many steps found the gradients of its previous step, to the bit, without a backward pass between.
     """
 
     name: str = ""
@@ -121,6 +126,10 @@ class OptimizerSummary(msgspec.Struct):
     first_at: int = -1
     last_at: int = -1
     misplaced: list[tuple[str, str]] = []
+    given_rates: list[float] = []
+    overwritten: str = ""
+    steps_apart: int = 0
+    repeated: int = 0
 
     @property
     def origin(self) -> str:
@@ -422,6 +431,8 @@ class TrainingCollector:
         self._plateaus: dict[int, PlateauSummary] = {}
         self._passes = 0
         self._passes_at_step = 0
+        # For each optimizer: the number of backward passes at its last step, and its gradients then.
+        self._gradients_of: dict[int, tuple[int, int] | None] = {}
         self._since: dict[tuple[int, int], int] = {}
         self._before = self._since
         self._stepping: OptimizerSummary | None = None
@@ -543,6 +554,9 @@ class TrainingCollector:
             known.made = self._names.place(event.made)
         if event.clears:
             known.clears = self._names.place(event.clears)
+        if event.rates:
+            known.given_rates = list(event.rates)
+            known.overwritten = self._names.place(event.overwrites) if event.overwrites else ""
         for index, changed in zip(event.indices, event.groups, strict=False):
             if index >= _MOST:
                 continue
@@ -581,6 +595,7 @@ class TrainingCollector:
         optimizer.dropped_once += event.dropped == 1
         groups = optimizer.groups
         optimizer.steps_at_zero += bool(groups) and all(group.last_rate == 0 for group in groups)
+        optimizer.steps_apart += len({group.last_rate for group in groups}) > 1
         optimizer.decayed += bool(groups) and all(
             group.last_rate is not None and group.last_rate * _DECAYED < group.largest_rate for group in groups
         )
@@ -626,6 +641,10 @@ class TrainingCollector:
             optimizer.passes_since += sum(since.values())
             if found.has_values:
                 optimizer.last_fed, optimizer.passes_since = optimizer.steps, 0
+        if optimizer is not None:
+            marks = (self._passes, found.bits) if found.is_any and found.bits else None
+            optimizer.repeated += marks is not None and marks == self._gradients_of.get(id(optimizer))
+            self._gradients_of[id(optimizer)] = marks
         if optimizer is not None and found.count and not found.is_any:
             optimizer.starved += 1
             optimizer.cleared += found.is_cleared
@@ -705,6 +724,8 @@ class _FoundGradients:
         self.is_cleared = False
         self.is_zero = True
         self.largest = 0.0
+        self.bits = 1
+        """A number that depends on the values of all gradients; 0 if some of them are unknown."""
 
     def add(self, event: events.Gradient) -> None:
         """Add the gradient of one parameter."""
@@ -718,6 +739,8 @@ class _FoundGradients:
             ends = (statistics.minimum, statistics.maximum)
             self.largest = max(self.largest, *(abs(each) for each in ends if isinstance(each, float)), 0.0)
         self.is_any |= statistics is not None and not (statistics.minimum == 0 == statistics.maximum)
+        if statistics is not None:
+            self.bits = hash((self.bits, event.tensor, statistics.bits)) if statistics.bits and self.bits else 0
 
 
 class _InputCollector:

@@ -174,3 +174,22 @@ def test_optimizers_of_falling_rates_are_a_schedule_by_hand(tmp_path: Path, writ
     optimizers = [event for number in range(1, 7) for event in made(number, steps=3, rate=1 / number)]
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *optimizers, LOADING)
     assert [each.severity for each in find(path) if each.code == "optimizer-recreated"] == ["note"]
+
+
+@pytest.mark.parametrize(
+    ("name", "betas", "is_told"),
+    [
+        ("AdamW", (0.999, 0.9), True),
+        ("AdamW", (0.9, 0.999), False),
+        ("AdamW", (0.95, 0.9), False),
+        ("Adan", (0.98, 0.92), False),
+    ],
+)
+def test_betas_in_the_wrong_order_are_told(
+    tmp_path: Path, write_trace: WriteTrace, name: str, betas: tuple[float, float], is_told: bool
+) -> None:
+    settings: dict[str, events.Setting] = {f"betas.{index}": beta for index, beta in enumerate(betas)}
+    adam = events.Optimizer(2, id=1, optimizer=name, groups=[events.ParameterGroup(settings, (1,))], indices=[0])
+    step = events.OptimizerStep(3, optimizer=name, optimizer_id=1)
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), adam, step, step)
+    assert [each.name for each in find(path) if each.code == "betas-swapped"] == [name] * is_told

@@ -131,6 +131,12 @@ DETAILS: list[tuple[events.Event, str]] = [
         "SGD #1: group 1: lr = 0.01",
     ),
     (
+        events.Optimizer(
+            1, id=1, optimizer="SGD", groups=[events.ParameterGroup({"lr": 0.1})], indices=[0], rates=[0.1, 0.01]
+        ),
+        "SGD #1: group 0: lr = 0.1; created with the rates 0.1, 0.01",
+    ),
+    (
         events.OptimizerStep(1, optimizer="SGD", tensors=2, optimizer_id=1, carried=True),
         "SGD, 2 tensors; the last step's gradients were not cleared",
     ),
