@@ -314,6 +314,21 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "Groups that were created with different learning rates all get one.",
+        "group-rates-overwritten",
+        (
+            "https://github.com/JUGGHM/PENet_ICRA2021/issues/29",
+            "https://github.com/katsura-jp/pytorch-cosine-annealing-with-warmup/issues/14",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The betas of Adam are in the wrong order.",
+        "betas-swapped",
+        ("https://github.com/mila-iqia/blocks/issues/1159",),
+    ),
+    KindOfBug(
+        "Optimizer",
         "A learning rate is set where the optimizer does not read it.",
         "learning-rate-not-read",
         ("https://github.com/pytorch/examples/issues/64",),
