@@ -569,10 +569,15 @@ class OptimizerStep(Happening, frozen=True, gc=False):
 
 
 class OptimizerStepEnd(Happening, frozen=True, gc=False):
-    """An optimizer's `step` ended, and its updates have been recorded."""
+    """An optimizer's `step` ended, and its updates have been recorded.
+
+    `carried`, of a step with a closure, is as in `OptimizerStep`: none of the backward passes of the closure began with
+    cleared gradients.
+    """
 
     optimizer: str = ""
     duration_us: Count = 0
+    carried: bool = False
 
 
 class SchedulerStep(Happening, frozen=True, gc=False):

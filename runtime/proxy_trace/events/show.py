@@ -314,12 +314,15 @@ def _optimizer(event: events.Optimizer, _: Names) -> str:
 
 
 def _optimizer_step(event: events.OptimizerStep, _: Names) -> str:
-    carried = "; the last step's gradients were not cleared" if event.carried else ""
-    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}{carried}"
+    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}{_carried(event)}"
 
 
 def _optimizer_step_end(event: events.OptimizerStepEnd, _: Names) -> str:
-    return f"{event.optimizer}, in {format_duration(event.duration_us)}"
+    return f"{event.optimizer}, in {format_duration(event.duration_us)}{_carried(event)}"
+
+
+def _carried(event: events.OptimizerStep | events.OptimizerStepEnd) -> str:
+    return "; the last step's gradients were not cleared" if event.carried else ""
 
 
 def _gradient(event: events.Gradient, names: Names) -> str:

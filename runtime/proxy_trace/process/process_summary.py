@@ -661,7 +661,7 @@ class ProcessCollector:
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
         self._unfinished = ""
-        self._training.step_end()
+        self._training.step_end(event)
         self._process.steps += 1
         self._process.was_looked_at |= self._process.backward_passes > 0
         self._process.steps_made = max(self._process.steps_made, event.step + 1)

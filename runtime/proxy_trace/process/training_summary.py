@@ -136,6 +136,12 @@ class OptimizerSummary(msgspec.Struct):
         """Where it was created, or else where it steps."""
         return self.made or self.place
 
+    def note_carried(self, step: int) -> None:
+        """Note that a step found the gradients of the previous one."""
+        self.carried += 1
+        if self.first_carried < 0:
+            self.first_carried = step
+
     @property
     def tensors(self) -> set[int]:
         """The ids of its parameters in traced modules."""
@@ -588,9 +594,7 @@ class TrainingCollector:
         if alone is not None:
             alone.steps += 1
         if event.carried:
-            optimizer.carried += 1
-            if optimizer.first_carried < 0:
-                optimizer.first_carried = event.step
+            optimizer.note_carried(event.step)
         optimizer.dropped += event.dropped > 0
         optimizer.dropped_once += event.dropped == 1
         groups = optimizer.groups
@@ -623,9 +627,11 @@ class TrainingCollector:
         if self._stepping is not None and event.has_optimizer:
             self._found.add(event)
 
-    def step_end(self) -> None:
+    def step_end(self, event: events.OptimizerStepEnd) -> None:
         """Note the end of an optimizer step."""
         optimizer, found = self._stepping, self._found
+        if optimizer is not None and event.carried:
+            optimizer.note_carried(event.step)
         self._stepping = None
         since, self._since = self._before, {}  # Excludes passes of a closure within the step.
         if optimizer is not None:

@@ -143,6 +143,10 @@ DETAILS: list[tuple[events.Event, str]] = [
     (events.BackwardEnd(1, duration_us=2, raised=True), "raised an exception after 2 us"),
     (events.OptimizerStep(1, optimizer="SGD", tensors=2), "SGD, 2 tensors"),
     (events.OptimizerStepEnd(1, optimizer="SGD", duration_us=2), "SGD, in 2 us"),
+    (
+        events.OptimizerStepEnd(1, optimizer="LBFGS", duration_us=2, carried=True),
+        "LBFGS, in 2 us; the last step's gradients were not cleared",
+    ),
     (events.Gradient(1, tensor=1), "model.fc.weight: none"),
     (
         events.Gradient(1, tensor=1, statistics=events.Statistics("nan", "nan", "nan", 2)),
