@@ -256,7 +256,8 @@ class CallModule(Happening, frozen=True, gc=False):
 
     `compiled`: it was compiled in place by its `compile()`, and calls inside it are not seen. `no_grad`: it is the
     outermost module, and autograd was off, as under `torch.no_grad()`. `around`: it is the outermost module, is in
-    training mode, and is (part of) the model of a `DistributedDataParallel` that was bypassed.
+    training mode, and is (part of) the model of a `DistributedDataParallel` that was bypassed. `discarded`, only with
+    `no_grad` in training mode: the statement that calls it drops the result, so only running statistics change.
     """
 
     inputs: Sequence[str] = ()
@@ -266,6 +267,7 @@ class CallModule(Happening, frozen=True, gc=False):
     compiled: bool = False
     no_grad: bool = False
     around: bool = False
+    discarded: bool = False
 
 
 class Input(Happening, frozen=True, gc=False):

@@ -475,6 +475,8 @@ class TrainingCollector:
         self._called[event.module] = event
         if not event.training:
             root.evaluated_calls += 1
+        elif event.discarded:
+            pass  # It only updates running statistics.
         elif event.no_grad:
             root.blind_calls += 1
             root.first_blind = event.step if root.first_blind < 0 else root.first_blind
