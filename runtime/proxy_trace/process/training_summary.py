@@ -70,6 +70,7 @@ class OptimizerSummary(msgspec.Struct):
         name: its class.
         place: where it steps, as "file:line"; where it was created, if it never stepped.
         made: where it was created, likewise; "" if unknown.
+        maker: the name of the function that created it; "" if unknown.
         clears: the only line that calls `zero_grad` where it is trained; "" if unknown.
         groups: its parameter groups.
         steps: the number of its recorded steps.
@@ -103,6 +104,7 @@ class OptimizerSummary(msgspec.Struct):
     name: str = ""
     place: str = ""
     made: str = ""
+    maker: str = ""
     clears: str = ""
     groups: list[GroupSummary] = []
     steps: int = 0
@@ -560,6 +562,7 @@ class TrainingCollector:
             known = self._optimizers[event.id] = OptimizerSummary(event.optimizer, self._place(event), groups=[])
         if event.made:
             known.made = self._names.place(event.made)
+            known.maker = self._names.function(event.made).rpartition(".")[2]
         if event.clears:
             known.clears = self._names.place(event.clears)
         if event.rates:

@@ -152,19 +152,21 @@ SET_BY_HAND = events.Update(9, tensor=1, statistics=OTHER_VALUES, cause="in-plac
 
 
 @pytest.mark.parametrize(
-    ("happened", "severity"),
+    ("happened", "function", "severity"),
     [
-        pytest.param([LOADING], "warning", id="for each epoch"),
-        pytest.param([], "note", id="for each of some phases"),
-        pytest.param([structs.replace(LOADING, batches=2)], "note", id="for each two epochs or so"),
-        pytest.param([LOADING, SET_BY_HAND], "note", id="of weights that are set between"),
+        pytest.param([LOADING], "main", "warning", id="for each epoch"),
+        pytest.param([], "main", "note", id="for each of some phases"),
+        pytest.param([], "Trainer.train_one_epoch", "warning", id="in the function of an epoch"),
+        pytest.param([SET_BY_HAND], "train_epoch", "note", id="there, of weights that are set between"),
+        pytest.param([structs.replace(LOADING, batches=2)], "main", "note", id="for each two epochs or so"),
+        pytest.param([LOADING, SET_BY_HAND], "main", "note", id="of weights that are set between"),
     ],
 )
 def test_optimizers_that_are_made_for_each_epoch_are_told(
-    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], severity: str
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], function: str, severity: str
 ) -> None:
     optimizers = [event for number in range(1, 7) for event in made(number, steps=3)]
-    place = events.Location(3, "train.py", 20, "main")
+    place = events.Location(3, "train.py", 20, function)
     path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), *BACKWARD, *optimizers, *happened)
     found = [each for each in find(path) if each.code == "optimizer-recreated"]
     assert [(each.place, each.severity) for each in found] == [("train.py:20", severity)]
