@@ -509,6 +509,8 @@ class StatePattern(Happening, frozen=True, gc=False):
     - "average": 16 times in a row, `tensor` became `factor * tensor + (1 - factor) * other`; eight elements were
       compared. `values`: the smallest and the largest factor, and the number of optimizer steps from the first to the
       last time. `made` is the line that computes the average, if only one line may do so.
+    - "gradient-carried": without an optimizer, backward passes added to the gradient of `tensor` that the step before
+      had used, and that nothing had changed since. `values`: how often, and how many steps there were.
     """
 
     what: str = ""

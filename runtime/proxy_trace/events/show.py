@@ -288,6 +288,8 @@ def _state_pattern(event: events.StatePattern, names: Names) -> str:
         factors = f"factors {format_number(lowest)} to {format_number(highest)}"
         moved = format_count(int(steps), "step")
         return f"{tensor} is an average of {names.tensor_name(event.other)}: {factors}, in {moved}"
+    if event.what == "gradient-carried":
+        return f"the gradient of {tensor} was not cleared after a step by hand"
     return f'{event.what}: "{event.name}" of {tensor}'
 
 

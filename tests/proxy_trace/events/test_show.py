@@ -75,6 +75,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "requires_grad = True, model.fc.weight, 1 parameter",
     ),
     (
+        events.StatePattern(1, what="gradient-carried", tensor=1, values=[4, 5]),
+        "the gradient of model.fc.weight was not cleared after a step by hand",
+    ),
+    (
         events.RateReduced(1, id=2, mode="min", never_better=True),
         "#2 lowers the rate, mode min; no value was better than the first",
     ),
