@@ -142,7 +142,12 @@ class GraphPatterns:
         """Report a term of the loss that was cut off the graph."""
         tracer = self._tracer
         frame = tracer.locator.user_frame(2)
-        cut = None if frame is None else cut_term(frame, root, tracer.functions.find_any, tracer.locator.is_user_code)
+        if frame is None:
+            return
+        try:
+            cut = cut_term(frame, root, tracer.functions.find_any, tracer.locator.is_user_code)
+        except RecursionError:  # An expression of a thousand factors, in generated code.
+            return
         if cut is not None:
             self._emit(Pattern("cut-term", ()), location, made=tracer.locator.line(cut))
 

@@ -23,7 +23,7 @@ from proxy_wrapper.places.outermost_calls import UNKNOWN, value_of
 from proxy_wrapper.source_patterns.syntax import last_name, names_in, nodes_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
 _MOST_STEPS: Final = 64
@@ -43,12 +43,14 @@ class _Value(NamedTuple):
         expr: the expression.
         body: its function.
         syntax: the syntax of that function.
+        nodes: its nodes.
         arguments: the arguments of the call of that function, by the names of its parameters, as far as known.
     """
 
     expr: ast.expr
     body: Body
     syntax: ast.FunctionDef | ast.Module
+    nodes: Sequence[ast.AST]
     arguments: Mapping[str, _Value]
 
     def part(self, expr: ast.expr) -> _Value:
@@ -73,12 +75,13 @@ def cut_term(
     if syntax is None:
         return None
     body = Body(frame.f_code, frame.f_globals, values_of(frame))
-    for node in nodes_within(syntax):
+    nodes = nodes_within(syntax)
+    for node in nodes:
         if isinstance(node, ast.Call) and node.lineno <= frame.f_lineno <= (node.end_lineno or 0):
             loss, is_scaled = _differentiated(node)
             if loss is not None:
                 start = only_node_before(root) if is_scaled else root
-                value = _Value(loss, body, syntax, {})
+                value = _Value(loss, body, syntax, nodes, {})
                 return None if start is None else _Search(syntax_of, is_followed).in_sum(value, start)
     return None
 
@@ -187,11 +190,12 @@ class _Search:
         syntax = None if body is None else self._syntax_of(body.code)
         if body is None or not isinstance(syntax, ast.FunctionDef):
             return None
-        returned = [node.value for node in nodes_within(syntax) if isinstance(node, ast.Return) and node.value]
+        nodes = nodes_within(syntax)
+        returned = [node.value for node in nodes if isinstance(node, ast.Return) and node.value]
         names = [each.arg for each in syntax.args.args][isinstance(call.func, ast.Attribute) or _is_method(syntax) :]
         arguments = {name: value.part(each) for name, each in zip(names, call.args, strict=False)}
         arguments |= {each.arg: value.part(each.value) for each in call.keywords if each.arg is not None}
-        return _Value(returned[0], body, syntax, arguments) if len(returned) == 1 else None
+        return _Value(returned[0], body, syntax, nodes, arguments) if len(returned) == 1 else None
 
     def _called(self, body: Body, call: ast.Call) -> Body | None:
         """The function of the program that a call calls; None if uncertain."""
@@ -211,7 +215,7 @@ class _Search:
 def _assigned(value: _Value, name: str, *, is_only: bool = False) -> _Value | None:
     """The last expression that is assigned to a variable above the line of another one; the only one, if wanted."""
     found: list[_Value | None] = []
-    for node in nodes_within(value.syntax):
+    for node in value.nodes:
         if not isinstance(node, (ast.Assign, ast.AugAssign)) or node.lineno >= value.expr.lineno:
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -227,7 +231,7 @@ def _assigned(value: _Value, name: str, *, is_only: bool = False) -> _Value | No
 
 def _appended(value: _Value, name: str) -> Iterator[_Value]:
     """The expressions that are appended to a list."""
-    for node in nodes_within(value.syntax):
+    for node in value.nodes:
         if isinstance(node, ast.Call) and _path(node.func) == (name, ".append") and node.args:
             yield value.part(node.args[0])
 
