@@ -117,10 +117,13 @@ def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None
     return found
 
 
-def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
-    """The assignment of an attribute of that name in a running function or in one defined within it."""
+def attribute_assigned(frame: FrameType, name: str, beside: CodeType | None = None) -> AssignedLine | None:
+    """The assignment of an attribute of that name in a running function or in one defined within it.
+
+    `beside`: a function that does not count.
+    """
     for code in _codes_around(frame):
-        if name in code.co_names:
+        if name in code.co_names and code is not beside:
             stores = (each for each in named_instructions(code) if each.is_store)
             found = next((each for each in stores if each.name == f".{name}"), None)
             if found is not None:
