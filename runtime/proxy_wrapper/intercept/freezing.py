@@ -36,8 +36,8 @@ class Freezing:
         self._tracer = tracer
         self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._told: set[tuple[str, bool]] = set()
-        # The modules that had the attribute at the first step: as a setting of their own, perhaps.
-        self._had: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        # The ids of the modules that had the attribute at the first step: as a setting of their own, perhaps.
+        self._had: set[int] = set()
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
         """Examine an optimizer's parameters and their modules, at the first steps and then every `_EVERY` steps."""
@@ -69,8 +69,8 @@ class Freezing:
             if module is not None:
                 name = _of_module(module, unfreezes=unfreezes, is_around=at is not holder)
                 if name and unfreezes and is_first:
-                    self._had.add(module)
-                elif name and not (unfreezes and module in self._had):
+                    self._had.add(at.id)
+                elif name and not (unfreezes and at.id in self._had):
                     return name
             at = at.parent
         return ""
