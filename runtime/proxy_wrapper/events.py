@@ -416,6 +416,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "last-step-padding": a model takes the last step, in dimension `dim`, of a recurrent layer's output for padded
       tokens. `values`: the number of sequences that end with padding, and of all. `made` is the location of the line
       that takes it, if there is only one.
+    - "rounded": the parameters `weights` are behind an operation that is flat wherever it has a derivative, such as
+      `round`. `made` is the location of the line that calls it, if there is only one.
+    - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
     """
 
     what: str = ""

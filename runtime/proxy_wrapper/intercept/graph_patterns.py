@@ -24,6 +24,7 @@ from proxy_wrapper.loss_graph.graph import LossGraph
 from proxy_wrapper.loss_graph.last_steps import LAST_STEP
 from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
+from proxy_wrapper.loss_graph.roundings import ROUNDED
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.places.argument_names import wrong_arguments
@@ -39,6 +40,7 @@ from proxy_wrapper.places.named_lines import (
     norm_line,
     positive_weight_line,
     reconstruction_line,
+    rounding_lines,
     scale_line,
 )
 from proxy_wrapper.places.position_slices import position_slices
@@ -76,6 +78,7 @@ class GraphPatterns:
             SEEN: mask_lines,
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
+            ROUNDED: rounding_lines,
         }
         self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.
