@@ -167,6 +167,8 @@ class _Search:
                     return True
                 sources = [each.arguments.get(name) or _assigned(each, name), *_appended(each, name)]
                 known = [source for source in sources if source is not None]
+                if issubclass(type(found), torch.Tensor):  # It has no gradient: follow it only where it lost it.
+                    known = [source for source in known if any(_cuts_in(source.expr))]
                 pending += known
                 is_known &= bool(known) or _is_known(found)
         return False if is_known else None
@@ -200,10 +202,14 @@ class _Search:
     def _called(self, body: Body, call: ast.Call) -> Body | None:
         """The function of the program that a call calls; None if uncertain."""
         path = _path(call.func)
-        value = UNKNOWN if not path else value_of(path, body)
+        if not path:
+            return None
+        value = value_of(path, body)
         if value is not UNKNOWN:
             found = called_body(value, path, body)
             return found if found is not None and self._is_followed(found.code) else None
+        if path[1:] and path[0] != "self":
+            return None
         named = {
             id(each.body.code): each.body
             for each in called_by(body)

@@ -121,6 +121,14 @@ def of_the_data(w: Any, x: Any) -> Any:
     return accelerator.backward(loss)
 
 
+def of_a_teacher(w: Any, x: Any) -> Any:
+    teacher = nn.Linear(3, 1)
+    with torch.no_grad():
+        entropy = teacher(x).square().mean()
+    loss = (w * x).sum() - entropy.item()
+    return accelerator.backward(loss)
+
+
 def constants(w: Any, x: Any) -> Any:
     margin = torch.tensor(0.5)
     loss = (w * x).sum() + margin + 0.5
@@ -145,6 +153,8 @@ def an_index(w: Any, x: Any) -> Any:
     return accelerator.backward(loss)
 
 
-@pytest.mark.parametrize("function", [detached, weight_of_a_term, of_the_data, constants, branches, divided, an_index])
+@pytest.mark.parametrize(
+    "function", [detached, weight_of_a_term, of_the_data, of_a_teacher, constants, branches, divided, an_index]
+)
 def test_what_trains_or_could_not_is_left_alone(function: Callable[[Any, Any], Any]) -> None:
     assert function(torch.ones(3, requires_grad=True), torch.ones(3)) is None
