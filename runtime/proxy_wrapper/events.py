@@ -256,7 +256,8 @@ class CallModule(Happening, frozen=True, gc=False):
 
     `compiled`: it was compiled in place by its `compile()`, and calls inside it are not seen. `no_grad`: it is the
     outermost module, and autograd was off, as under `torch.no_grad()`. `around`: it is the outermost module, is in
-    training mode, and is (part of) the model of a `DistributedDataParallel` that was bypassed.
+    training mode, and is (part of) the model of a `DistributedDataParallel` that was bypassed. `discarded`, only with
+    `no_grad` in training mode: the statement that calls it drops the result, so only running statistics change.
     """
 
     inputs: Sequence[str] = ()
@@ -266,6 +267,7 @@ class CallModule(Happening, frozen=True, gc=False):
     compiled: bool = False
     no_grad: bool = False
     around: bool = False
+    discarded: bool = False
 
 
 class Input(Happening, frozen=True, gc=False):
@@ -414,6 +416,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "last-step-padding": a model takes the last step, in dimension `dim`, of a recurrent layer's output for padded
       tokens. `values`: the number of sequences that end with padding, and of all. `made` is the location of the line
       that takes it, if there is only one.
+    - "rounded": the parameters `weights` are behind an operation that is flat wherever it has a derivative, such as
+      `round`. `made` is the location of the line that calls it, if there is only one.
+    - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
     """
 
     what: str = ""
@@ -470,16 +475,18 @@ class SourcePattern(Happening, frozen=True, gc=False):
 
 
 class FreezeWithoutEffect(Happening, frozen=True, gc=False):
-    """Parameters that an optimizer steps, or their modules, have an attribute that looks like `requires_grad = False`.
+    """Parameters of an optimizer, or modules that contain them, have an attribute that looks like `requires_grad`.
 
     It has no effect: `attribute` is misspelled, or was set on a module. `tensor` is the first such parameter, `count`
-    the number of them, and `made` the location where such an attribute is assigned.
+    the number of them, and `made` the location where such an attribute is assigned. Its value is `False` although the
+    parameters require a gradient; with `unfreezes`, it became `True` although they do not.
     """
 
     attribute: str = ""
     tensor: Count = 0
     count: Count = 0
     made: Count = 0
+    unfreezes: bool = False
 
 
 class RateWithoutEffect(Happening, frozen=True, gc=False):
@@ -505,6 +512,8 @@ class StatePattern(Happening, frozen=True, gc=False):
     - "average": 16 times in a row, `tensor` became `factor * tensor + (1 - factor) * other`; eight elements were
       compared. `values`: the smallest and the largest factor, and the number of optimizer steps from the first to the
       last time. `made` is the line that computes the average, if only one line may do so.
+    - "gradient-carried": without an optimizer, backward passes added to the gradient of `tensor` that the step before
+      had used, and that nothing had changed since. `values`: how often, and how many steps there were.
     """
 
     what: str = ""
@@ -534,7 +543,9 @@ class Optimizer(Happening, frozen=True, gc=False):
     `groups`. Later ones have only the groups that changed, at `indices`. Their `settings` has only the changed ones,
     and `tensors` and `others` are present only if changed. `made` is the location where the optimizer was created, if
     known. `clears`, in the first record, is the location of the only line that calls `zero_grad` in the function that
-    begins the backward pass or steps, if there is exactly one.
+    begins the backward pass or steps, if there is exactly one. `rates`, in the first record, are the learning rates
+    with which the groups were created, if these differ and the groups have all the same rate now. `overwrites` is then
+    the location where a rate is assigned, if known.
     """
 
     id: Count = 0
@@ -543,6 +554,8 @@ class Optimizer(Happening, frozen=True, gc=False):
     indices: Sequence[Count] = ()
     made: Count = 0
     clears: Count = 0
+    rates: Sequence[float] = ()
+    overwrites: Count = 0
 
 
 class OptimizerStep(Happening, frozen=True, gc=False):
@@ -563,10 +576,15 @@ class OptimizerStep(Happening, frozen=True, gc=False):
 
 
 class OptimizerStepEnd(Happening, frozen=True, gc=False):
-    """An optimizer's `step` ended, and its updates have been recorded."""
+    """An optimizer's `step` ended, and its updates have been recorded.
+
+    `carried`, of a step with a closure, is as in `OptimizerStep`: none of the backward passes of the closure began with
+    cleared gradients.
+    """
 
     optimizer: str = ""
     duration_us: Count = 0
+    carried: bool = False
 
 
 class SchedulerStep(Happening, frozen=True, gc=False):

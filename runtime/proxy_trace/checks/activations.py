@@ -1,7 +1,8 @@
 """Checks that linear layers have an activation between them.
 
 Two consecutive linear layers are equivalent to one. That is intended if the first narrows the vector (a low-rank
-factorisation), if the layers belong to different parts of a model, and perhaps if the whole model is linear.
+factorisation), if the layers belong to different parts of a model, and perhaps if the whole model is linear. It is not
+if the model has an activation beside them that it never calls.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
+from proxy_trace.checks.evidence import is_sampled
 from proxy_trace.checks.finding import NOTE, WARNING
 from proxy_trace.checks.rule import Rule
 
@@ -23,7 +25,7 @@ MISSING: Final = Rule(
     "In the graph of a loss, the output of a linear layer goes directly into another linear layer of the same module, "
     "and nowhere else. The first layer has a bias, and is at least as wide as its input or the output of the second, "
     "so this is not a low-rank factorisation. Optimizer steps have changed both. Other linear layers of the model "
-    "follow an activation.",
+    "follow an activation, or the module around the two has one that it never calls.",
     "Put an activation such as `nn.ReLU()` between them, or remove one of them.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/Nota-NetsPresso/netspresso-trainer/issues/320",),
@@ -41,6 +43,11 @@ LINEAR: Final = Rule(
     ),
 )
 
+_ACTIVATIONS: Final = frozenset(
+    {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "RReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish", "Softplus"}
+    | {"Tanh", "Sigmoid", "Hardtanh", "Hardswish", "Hardsigmoid", "Softsign", "Tanhshrink", "LogSigmoid"}
+)
+
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
@@ -56,8 +63,12 @@ def _look(evidence: Evidence) -> Sight:
                 names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
                 reason = f"nothing lies between it and {names.get(second, '').removesuffix('.weight')}"
                 rank = [of_process.process.rank]
-                rule = MISSING if any(pattern.event.values) else LINEAR
-                findings.append(rule.finding(layer.name, reason, rank, place=_place(layer, of_process)))
+                spare = _uncalled_activation(layer, of_process)
+                rule = MISSING if any(pattern.event.values) or spare else LINEAR
+                numbers = [f"{spare} was never called"] if spare else []
+                findings.append(
+                    rule.finding(layer.name, reason, rank, place=_place(layer, of_process), evidence=numbers)
+                )
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
     return Sight(findings, evidence.compiled_words)
@@ -82,6 +93,15 @@ def _redundant_layer(first: int, second: int, of_process: ProcessEvidence) -> Mo
     if not (isinstance(width, int) and isinstance(middle, int) and isinstance(last, int)):
         return None
     return layer if middle >= min(width, last) else None
+
+
+def _uncalled_activation(layer: ModuleSummary, of_process: ProcessEvidence) -> str:
+    """The name of an activation beside a layer that was never called, although the module around them was."""
+    modules = of_process.process.modules
+    if not any(each.id == layer.parent and each.calls for each in modules):
+        return ""
+    beside = (each for each in modules if each.parent == layer.parent and each.type in _ACTIVATIONS)
+    return next((each.name for each in beside if not (each.calls or each.removed or is_sampled(each))), "")
 
 
 def _place(layer: ModuleSummary, of_process: ProcessEvidence) -> str:

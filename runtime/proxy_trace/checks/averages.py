@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.finding import WARNING
+from proxy_trace.checks.loading import TARGET
 from proxy_trace.checks.rule import Rule
 from proxy_trace.checks.updates import NEVER_UPDATED
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.module_tree import ModuleTree
-    from proxy_trace.process.process_summary import ProcessEvidence, TensorSummary
+    from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence, TensorSummary
 
 OLD_STATISTICS: Final = Rule(
     "average-keeps-old-statistics",
@@ -92,12 +93,33 @@ def _look(evidence: Evidence) -> Sight | None:
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
                 of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
+        findings += _sharing(averages, of_process, tree)
         for root in averages:
             if _stands_still(root.id, of_roots, of_process, tree, is_owned=root.id in owned):
                 reason = "its name says that it is an average of a trained model, but it never changed"
                 rank = [of_process.process.rank]
                 findings.append(NEVER_UPDATED.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
     return Sight(findings, evidence.sampling_words) if is_any else None
+
+
+def _sharing(averages: list[ModuleSummary], of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The averages of one process that consist of the very modules of another model, which is trained."""
+    found = []
+    for root in averages:
+        below = tree.children(root)
+        for other in tree.roots:
+            # What belongs to both counts as part of the one that was proxied last.
+            is_same = other.taken.get(root.id) == len(below) > 0 and not tree.children(other)
+            if not is_same or other.type != root.type or other.parameters != root.parameters:
+                continue
+            own = (each for each in of_process.process.tensors if tree.root_of(each.module) == root.id)
+            if root.calls and other.training_calls and any(each.is_stepped and each.has_changed for each in own):
+                reason = (
+                    f"its name says that it is an average or a target, but its parameters are those of {other.name}"
+                )
+                rank = [of_process.process.rank]
+                found.append(TARGET.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
+    return found
 
 
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
@@ -218,7 +240,7 @@ def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE)
+_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET)
 
 CHECK: Final = Check("averages", "averages of models follow them", _look, _RULES)
 """Applies if a model is an average by its name or class, or keeps old batch statistics."""

@@ -39,8 +39,9 @@ UNCALLED: Final = Rule(
     "A module was never called, but training changed its parameters: another module uses them (tied weights, the "
     "projection of `nn.MultiheadAttention`), they are used as plain tensors, or `forward` is called directly. Or it "
     "has no parameters, like a dropout that fused attention performs itself. Or the module around it was not called "
-    "either, and only its other parts are used. Or the run called no module and had no backward pass: it only created "
-    "a model. Or the run was interrupted or failed, perhaps before it came to the model.",
+    "either, and only its other parts are used. Or it is a template, of which the program calls copies. Or the run "
+    "called no module and had no backward pass: it only created a model. Or the run was interrupted or failed, perhaps "
+    "before it came to the model.",
 )
 
 
@@ -113,6 +114,7 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
     called = tree.with_those_above(module.name for each in of_rank for module in each.modules if module.calls)
     holding = {above.id for id_ in with_state for above in tree.upwards(id_)}
     has_ended_early = process.end not in ("exit", "unproxied")
+    copied = _templates(process, tree)
     found = []
     pending = list(reversed(roots))
     while pending:
@@ -127,6 +129,8 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
             pending.extend(reversed(below))
         elif below or module.type not in _UNCALLED:
             rule, reason = _rule_for(module, tree, trained, holding, has_ended_early=has_ended_early)
+            if rule is NEVER_CALLED and module.id in copied:
+                rule, reason = UNCALLED, "it is a template: a model that was created later began with its values"
             found.append(
                 rule.finding(
                     module.name, reason, [process.rank], tree.size(module), place=module.origin, concerns=[module.name]
@@ -168,6 +172,22 @@ def _rule_for(
     if tree.is_root(module) and has_ended_early:
         return UNCALLED, "not called before the run ended early"
     return NEVER_CALLED, "never called"
+
+
+def _templates(process: ProcessSummary, tree: ModuleTree) -> set[int]:
+    """The uncalled roots of which a later root that was called is a copy: it began with all of their random values."""
+    values: dict[int, set[tuple[str, str]]] = {}
+    for tensor in process.tensors:
+        first, root = tensor.first, tree.root_of(tensor.module)
+        if first is not None and first.bits is not None and first.minimum != first.maximum:
+            values.setdefault(root, set()).add((tensor.type, first.bits))
+    called = [root.id for root in tree.roots if root.calls and root.id in values]
+    return {
+        root.id
+        for root in tree.roots
+        if not root.calls and root.id in values
+        if any(other > root.id and values[root.id] <= values[other] for other in called)
+    }
 
 
 def _is_around_called(module: ModuleSummary, tree: ModuleTree) -> bool:

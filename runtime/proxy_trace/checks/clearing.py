@@ -25,8 +25,10 @@ NOT_CLEARED: Final = Rule(
     "Gradients not cleared between steps",
     "In at least two steps of an optimizer, and in more than half of those for which this is known, the gradients of "
     "the previous step had not been cleared when the backward passes began, so the new gradients were added to them. "
-    "A single time may be on purpose.",
-    "Call `optimizer.zero_grad()` once per step, before the backward pass or after the step.",
+    "A single time may be on purpose. Or a loop that updates the parameters without an optimizer left the gradients as "
+    "they were after its first four updates.",
+    "Call `optimizer.zero_grad()` once per step, before the backward pass or after the step; without an optimizer, "
+    "`model.zero_grad()`.",
     "show {run} --kind optimizer_step,gradient",
     sources=(
         "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",
@@ -51,7 +53,12 @@ def _look(evidence: Evidence) -> Sight:
                 findings.append(
                     NOT_CLEARED.finding(optimizer.name, reason, [rank], step=first, place=place, evidence=[numbers])
                 )
-    if not judged:
+        for state in of_process.acts.states:
+            if state.event.what == "gradient-carried":
+                reason = "updates without an optimizer left its gradient, and the next one was added to it"
+                rank, step = of_process.process.rank, state.event.step
+                findings.append(NOT_CLEARED.finding(state.tensor, reason, [rank], step=step, place=state.place))
+    if not judged and not findings:
         has_any = any(each.training.optimizers for each in evidence.of_processes)
         unseen = ["no optimizer made a second step"] if has_any else evidence.unseen_training("an optimizer")
         return Sight((), unseen, has_looked=False)

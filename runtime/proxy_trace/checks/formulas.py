@@ -6,6 +6,7 @@
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
 | a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
+| a term that the source cuts off the graph | loss-term-cut-off |
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
 
@@ -109,7 +110,25 @@ NOT_READ: Final = Rule(
     ),
 )
 
+CUT_TERM: Final = Rule(
+    "loss-term-cut-off",
+    WARNING,
+    "Terms of losses that have no gradient",
+    "By the autograd graph, a term of the sum that is the loss has no gradient. By the source, it was computed from "
+    "tensors and then cut off: by `.item()`, `.data`, `.numpy()` or `torch.tensor(...)`. It changes the value of the "
+    "loss, but trains nothing. A term that is detached by `.detach()` is not reported.",
+    "Keep the term as a tensor: leave out `.item()` and `.data`, and use `torch.stack(terms)` in place of "
+    "`torch.tensor(terms)`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/laekov/fastmoe/issues/49",
+        "https://github.com/allenai/open-instruct/issues/530",
+    ),
+    explains=("never-updated", "grad-cut-off", "untrained"),
+)
+
 _RULES: Final = {
+    "cut-term": (CUT_TERM, "loss", "one of its terms is a number without a gradient"),
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
     "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
     "divergence-outweighs": (
@@ -154,6 +173,6 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO),
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM),
 )
 """Present only if it finds something, because few programs contain such formulas."""

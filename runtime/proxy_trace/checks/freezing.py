@@ -1,6 +1,7 @@
-"""Checks that parameters which the script freezes are frozen.
+"""Checks that parameters which the script freezes are frozen, and those that it unfreezes are not.
 
-`parameter.require_grad = False` and `module.requires_grad = False` create a new attribute, and freeze nothing.
+`parameter.require_grad = False` and `module.requires_grad = False` create a new attribute, and freeze nothing. Neither
+does `module.requires_grad = True` unfreeze anything.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ NO_EFFECT: Final = Rule(
     "freeze-has-no-effect",
     ERROR,
     "Freezing that has no effect",
-    "Parameters have an attribute that is a misspelt `requires_grad`, or their module has an attribute of that name, "
-    "and it is `False`; an optimizer changed the parameters nevertheless.",
-    "Call `requires_grad_(False)` on the module or the parameter.",
+    "Parameters have an attribute that is a misspelt `requires_grad`, or a module that contains them has an attribute "
+    "of that name, and it is `False`; an optimizer changed the parameters nevertheless. Or a module was given such an "
+    "attribute during training, and it is `True`, but frozen parameters of the module, which an optimizer has, stayed "
+    "frozen and never changed.",
+    "Call `requires_grad_(False)`, or `requires_grad_(True)`, on the module or the parameter.",
     "history {run} {name}",
     "parameter",
     ("https://github.com/HengyiWang/Co-SLAM/issues/12",),
@@ -33,8 +36,12 @@ def _look(evidence: Evidence) -> Sight:
         tensors = {tensor.id: tensor for tensor in of_process.process.tensors}
         for event, place in of_process.acts.freezings:
             tensor = tensors.get(event.tensor)
-            if tensor is not None and tensor.is_stepped and tensor.has_changed:
-                reason = f"`{event.attribute} = False` does not freeze it"
+            if tensor is None:
+                continue
+            stays_frozen = not tensor.requires_grad and not tensor.has_changed
+            if stays_frozen if event.unfreezes else tensor.is_stepped and tensor.has_changed:
+                does_not = "unfreeze" if event.unfreezes else "freeze"
+                reason = f"`{event.attribute} = {event.unfreezes}` does not {does_not} it"
                 rank = [of_process.process.rank]
                 findings.append(NO_EFFECT.finding(tensor.name, reason, rank, event.count, place=place))
     if not any(each.training.optimizers for each in evidence.of_processes):
@@ -42,4 +49,4 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings)
 
 
-CHECK: Final = Check("freezing", "parameters that the script freezes are frozen", _look, (NO_EFFECT,))
+CHECK: Final = Check("freezing", "what the script freezes is frozen, and what it unfreezes is not", _look, (NO_EFFECT,))

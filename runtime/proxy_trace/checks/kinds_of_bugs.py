@@ -55,6 +55,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "A term of the loss is cut off its graph, so that it trains nothing.",
+        "loss-term-cut-off",
+        (
+            "https://github.com/laekov/fastmoe/issues/49",
+            "https://github.com/allenai/open-instruct/issues/530",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "Gradients of several mean losses are summed for one step without dividing by their number.",
         "accumulation-not-scaled",
         ("https://github.com/hirofumi0810/neural_sp/issues/168", "https://github.com/agokrani/distillKitPlus/issues/5"),
@@ -302,6 +311,21 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/ageron/handson-mlp/issues/28",
             "https://github.com/espnet/espnet/pull/3319",
         ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Groups that were created with different learning rates all get one.",
+        "group-rates-overwritten",
+        (
+            "https://github.com/JUGGHM/PENet_ICRA2021/issues/29",
+            "https://github.com/katsura-jp/pytorch-cosine-annealing-with-warmup/issues/14",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "The betas of Adam are in the wrong order.",
+        "betas-swapped",
+        ("https://github.com/mila-iqia/blocks/issues/1159",),
     ),
     KindOfBug(
         "Optimizer",

@@ -48,7 +48,9 @@ TARGET: Final = Rule(
     WARNING,
     "Target networks that are the network itself",
     "A module that is trained repeatedly loaded its own tensors, and was called with autograd off between its steps: "
-    "two names refer to one module, and the target moves with each step.",
+    "two names refer to one module, and the target moves with each step. Or a model that is an average or a target by "
+    "its name or class has the very modules of a trained model of its class, as a `copy.copy` of it has; and both are "
+    "called.",
     "Create the target with `copy.deepcopy(network)`, and update it only with `load_state_dict`, never with `=`.",
     "show {run} --kind load",
     sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),

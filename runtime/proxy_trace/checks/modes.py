@@ -42,7 +42,7 @@ EVALUATED_IN_TRAINING: Final = Rule(
     "A model with dropout or batch norm was called in training mode with autograd off, as for a validation, and "
     "never in evaluation mode. Either it is trained, the first of these calls came after its first step and the last "
     "after its last step, and its output goes into no other model; or nothing trains it while other models are "
-    "trained.",
+    "trained. Calls whose result is dropped, to update running statistics, do not count.",
     "Call `model.eval()` before an evaluation, and `model.train()` after it.",
     "show {run} --kind call_module,optimizer_step",
     sources=("https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval",),

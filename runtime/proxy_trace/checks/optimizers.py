@@ -6,6 +6,7 @@ the optimizer still steps the old ones. Backward passes reach the new ones, whic
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
@@ -42,8 +43,9 @@ RECREATED: Final = Rule(
     "Optimizers recreated for each step or each epoch",
     "At least five optimizers of one class were created at one place for the same parameters, and each made one step. "
     "Their state (momentum, averages) is lost each time. Or each made as many steps as a data loader has batches, at "
-    "the same learning rate, over several passes through that loader, and only steps changed the parameters. If they "
-    "merely made the same number of steps, this is a note: each may be for another task.",
+    "the same learning rate, over several passes through that loader, and only steps changed the parameters; or the "
+    "name of the function that created them says that it trains for one epoch. If they merely made the same number of "
+    "steps, this is a note: each may be for another task.",
     "Create the optimizer once, before the loop.",
     "show {run} --kind optimizer",
     sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
@@ -97,6 +99,28 @@ IS_GRADIENT: Final = Rule(
     ),
 )
 
+BETAS: Final = Rule(
+    "betas-swapped",
+    WARNING,
+    "Betas of Adam in the wrong order",
+    "An optimizer of the Adam family steps with a first beta of at least 0.98 and a smaller second one, such as "
+    "(0.999, 0.9). The first is the decay of the average of gradients, usually 0.9; the second that of their squares, "
+    "usually 0.95 to 0.999. The other way round, gradients of a thousand steps ago still count, and are divided by the "
+    "size of the last ten.",
+    "Pass `betas=(0.9, 0.999)`.",
+    "show {run} --kind optimizer",
+    sources=(
+        "https://github.com/mila-iqia/blocks/issues/1159",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",
+    ),
+)
+
+_OF_EPOCH: Final = re.compile(r"(^|train|fit|run|one|do)_?(one_?|single_?)?epoch$", re.IGNORECASE)
+"""Names of functions that train for one epoch."""
+
+_ADAMS: Final = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam"})
+_SLOW: Final = 0.98
+
 
 def _look(evidence: Evidence) -> Sight:
     findings: list[Finding] = []
@@ -106,6 +130,7 @@ def _look(evidence: Evidence) -> Sight:
         findings += _recreated(of_process)
         findings += _frozen(of_process)
         findings += _with_gradients(of_process)
+        findings += _with_swapped_betas(of_process)
     if not any(each.training.optimizers for each in evidence.of_processes):
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, [*evidence.sampling_words, *evidence.watching_words])
@@ -201,10 +226,25 @@ def _are_of_epochs(optimizers: list[OptimizerSummary], tensors: frozenset[int], 
     steps = optimizers[0].steps
     loaders = [each.last for each in of_process.acts.loaders.values()]
     is_epoch = any(each.trains and each.batches == steps and each.count >= _FEWEST_EPOCHS for each in loaders)
+    is_epoch |= all(_OF_EPOCH.search(each.maker) is not None for each in optimizers)
     rates = {tuple(group.first_rate for group in each.groups) for each in optimizers}
     own = [each for each in of_process.process.tensors if each.id in tensors]
     is_set = any(set(each.updates) - {"step", "unchanged", "converted"} for each in own)
     return is_epoch and len(rates) == 1 and not is_set
+
+
+def _with_swapped_betas(of_process: ProcessEvidence) -> list[Finding]:
+    """The optimizers of one process whose averages of gradients are slower than those of their squares."""
+    found = []
+    for optimizer in of_process.training.optimizers.values():
+        for group in optimizer.groups if optimizer.name in _ADAMS and optimizer.steps >= 2 else ():
+            first, second = (group.settings.get(f"betas.{index}") for index in range(2))
+            if isinstance(first, float) and isinstance(second, float) and first >= _SLOW and first > second:
+                reason = f"its betas are ({first:g}, {second:g})"
+                rank = [of_process.process.rank]
+                found.append(BETAS.finding(optimizer.name, reason, rank, place=optimizer.origin))
+                break
+    return found
 
 
 def _frozen(of_process: ProcessEvidence) -> list[Finding]:
@@ -270,5 +310,5 @@ CHECK: Final = Check(
     "optimizers",
     "optimizers have parameters of the models that are trained",
     _look,
-    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN, IS_GRADIENT),
+    (OTHER_MODEL, RECREATED, HAS_FROZEN, STAYS_FROZEN, IS_GRADIENT, BETAS),
 )

@@ -2,7 +2,7 @@
 
 A rate of 0 changes nothing, and raises no error: a scheduler received epochs although it counts steps, a warm-up never
 leaves its first value, a rate was divided as an integer. Nor is there an error if the rate is set where the optimizer
-does not read it: only `param_group["lr"]` counts.
+does not read it, as only `param_group["lr"]` counts, or if one rate is set for groups that were to have different ones.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import ERROR
+from proxy_trace.checks.finding import ERROR, WARNING
 from proxy_trace.checks.rule import Rule
 from proxy_trace.reading.folded_names import fold_names
+from proxy_trace.terminal.units import format_number
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -44,6 +45,21 @@ WITHOUT_EFFECT: Final = Rule(
     sources=("https://discuss.pytorch.org/t/adaptive-learning-rate/320",),
 )
 
+OVERWRITTEN: Final = Rule(
+    "group-rates-overwritten",
+    WARNING,
+    "Learning rates of groups that are overwritten by one",
+    "The groups of an optimizer were created with different learning rates, but in all of its steps, and at least two, "
+    "they had all the same: the program, or a scheduler, sets one rate for every group.",
+    'Scale the rate of each group: `for group in optimizer.param_groups: group["lr"] = factor * group["initial_lr"]`, '
+    "where `initial_lr` is the rate that the group was created with. `OneCycleLR` takes a list as `max_lr`.",
+    "show {run} --kind optimizer",
+    sources=(
+        "https://github.com/JUGGHM/PENet_ICRA2021/issues/29",
+        "https://github.com/katsura-jp/pytorch-cosine-annealing-with-warmup/issues/14",
+    ),
+)
+
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
@@ -59,6 +75,11 @@ def _look(evidence: Evidence) -> Sight:
                 findings.append(ZERO.finding(optimizer.name, reason, [rank], place=place, evidence=numbers))
             else:
                 findings += _of_groups(number, optimizer, of_process)
+            if optimizer.given_rates and not optimizer.steps_apart and optimizer.steps >= 2:
+                place, ranks = optimizer.overwritten or optimizer.origin, [of_process.process.rank]
+                reason = "its groups were created with different learning rates, and step with one"
+                numbers = [f"created with {', '.join(map(format_number, optimizer.given_rates))}"]
+                findings.append(OVERWRITTEN.finding(optimizer.name, reason, ranks, place=place, evidence=numbers))
             findings += [
                 WITHOUT_EFFECT.finding(optimizer.name, f"`{what}` is not read", [of_process.process.rank], place=place)
                 for what, place in optimizer.misplaced
@@ -103,5 +124,8 @@ def _of_groups(number: int, optimizer: OptimizerSummary, of_process: ProcessEvid
 
 
 CHECK: Final = Check(
-    "rates", "optimizers had a learning rate other than 0, as set by the program", _look, (ZERO, WITHOUT_EFFECT)
+    "rates",
+    "optimizers had a learning rate other than 0, as set by the program",
+    _look,
+    (ZERO, WITHOUT_EFFECT, OVERWRITTEN),
 )

@@ -5,6 +5,7 @@ A step without gradients changes nothing, and raises no error. What came before 
 | before most steps of an optimizer | code |
 | --- | --- |
 | no backward pass since a step of any optimizer | step-without-backward |
+| no backward pass, and the gradients of its previous step were still there | step-without-backward, as a warning |
 | a backward pass had left gradients, and they were cleared | grad-cleared-before-step |
 | likewise for some steps with accumulated gradients | grad-cleared-before-step, as a warning |
 | backward passes of losses whose graph does not reach a model | loss-detached |
@@ -56,8 +57,9 @@ IDLE: Final = Rule(
     ERROR,
     "Steps without a backward pass",
     "In at least nine of ten steps of an optimizer, and at least two, there was no gradient, or only zeros, and there "
-    "had been no backward pass since the last step of any optimizer.",
-    "Before the step, call `backward()` on the loss that this optimizer minimises.",
+    "had been no backward pass since the last step of any optimizer. If there was none in a third of its steps, which "
+    "used the gradients of the step before once more, to the bit, it is a warning.",
+    "Before each step, call `backward()` on the loss that this optimizer minimises.",
     "show {run} --kind backward,optimizer_step",
     sources=("Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems, ICSE 2020",),
     explains=_UNCHANGED,
@@ -109,6 +111,7 @@ WITHOUT_STEP: Final = Rule(
 )
 
 _END_CLEARED: Final = CLEARED._replace(severity=WARNING)
+_REPEATED: Final = IDLE._replace(severity=WARNING)
 _SCALINGS: Final = frozenset({"Div", "Mul"})
 
 
@@ -144,6 +147,11 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
         found = [f"before {optimizer.dropped:,} of {steps:,} steps"]
         rank, place = [of_process.process.rank], optimizer.place
         return _END_CLEARED.finding(optimizer.name, reason, rank, place=place, evidence=found)
+    if optimizer.repeated >= 2 and optimizer.repeated * 3 >= steps:
+        reason = "without a backward pass before, steps used the gradients of the previous step again"
+        found = [f"{optimizer.repeated:,} of {steps:,} steps"]
+        rank, place = [of_process.process.rank], optimizer.place
+        return _REPEATED.finding(optimizer.name, reason, rank, place=place, evidence=found)
     if not _is_most(starved, steps):
         return None
     numbers = [f"{starved:,} of {steps:,} steps found none"]

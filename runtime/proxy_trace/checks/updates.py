@@ -242,6 +242,14 @@ class _Judge:
             place = self._line_of_cut(first, root) or self._place_of_cut(first, prefix)
             if place:
                 return place
+        if rule is DEAD_UNITS:
+            patterns = self._of_process.acts.patterns
+            rounded = (
+                each.made for each in patterns if each.event.what == "rounded" and first.id in each.event.weights
+            )
+            place = next((each for each in rounded if each), "")
+            if place:
+                return place
         if holder is not None and holder.made:
             return holder.made
         return "" if root is None else root.place

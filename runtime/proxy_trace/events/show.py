@@ -268,7 +268,8 @@ def _source_pattern(event: events.SourcePattern, names: Names) -> str:
 
 
 def _freeze_without_effect(event: events.FreezeWithoutEffect, names: Names) -> str:
-    return f"{event.attribute} = False, {names.tensor_name(event.tensor)}, {format_count(event.count, 'parameter')}"
+    count = format_count(event.count, "parameter")
+    return f"{event.attribute} = {event.unfreezes}, {names.tensor_name(event.tensor)}, {count}"
 
 
 def _graph_pattern(event: events.GraphPattern, names: Names) -> str:
@@ -287,6 +288,8 @@ def _state_pattern(event: events.StatePattern, names: Names) -> str:
         factors = f"factors {format_number(lowest)} to {format_number(highest)}"
         moved = format_count(int(steps), "step")
         return f"{tensor} is an average of {names.tensor_name(event.other)}: {factors}, in {moved}"
+    if event.what == "gradient-carried":
+        return f"the gradient of {tensor} was not cleared after a step by hand"
     return f'{event.what}: "{event.name}" of {tensor}'
 
 
@@ -307,16 +310,21 @@ def _optimizer(event: events.Optimizer, _: Names) -> str:
         settings = ", ".join(f"{name} = {value}" for name, value in group.settings.items())
         count = len(group.tensors) + group.others
         words.append(f"group {index}: {settings}{f' ({count:,} tensors)' if count else ''}")
+    if event.rates:
+        words.append(f"created with the rates {', '.join(map(format_number, event.rates))}")
     return f"{event.optimizer} #{event.id}: {'; '.join(words)}"
 
 
 def _optimizer_step(event: events.OptimizerStep, _: Names) -> str:
-    carried = "; the last step's gradients were not cleared" if event.carried else ""
-    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}{carried}"
+    return f"{event.optimizer}, {format_count(event.tensors, 'tensor')}{_carried(event)}"
 
 
 def _optimizer_step_end(event: events.OptimizerStepEnd, _: Names) -> str:
-    return f"{event.optimizer}, in {format_duration(event.duration_us)}"
+    return f"{event.optimizer}, in {format_duration(event.duration_us)}{_carried(event)}"
+
+
+def _carried(event: events.OptimizerStep | events.OptimizerStepEnd) -> str:
+    return "; the last step's gradients were not cleared" if event.carried else ""
 
 
 def _gradient(event: events.Gradient, names: Names) -> str:

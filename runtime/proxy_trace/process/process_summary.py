@@ -55,6 +55,7 @@ class ModuleSummary(msgspec.Struct):
     and `repeated` are as in `events.Module`. `place` is where it was proxied, as "file:line", and `made` where it was
     created, "" if unknown. `owner` is the class whose method proxied it, "" if none. `called_place` is where it was
     last called. `is_cut_off`: no gradient reached it from its outputs in some of its first calls in training mode.
+    `taken` counts the modules directly below it that became modules of another one, by the id of that.
     """
 
     id: int
@@ -82,6 +83,7 @@ class ModuleSummary(msgspec.Struct):
     called_place: str = ""
     is_cut_off: bool = False
     repeated: int = 0
+    taken: dict[int, int] = {}
 
     @property
     def origin(self) -> str:
@@ -505,6 +507,9 @@ class ProcessCollector:
 
     def _module(self, event: events.Module) -> None:
         module = self._module_of(event.id)
+        if module.parent not in (0, event.parent):
+            taken = self._module_of(module.parent).taken
+            taken[event.parent] = taken.get(event.parent, 0) + 1
         module.name, module.type, module.level = event.name, event.type, event.level
         module.parent, module.parameters = event.parent, event.parameters
         module.first, module.every, module.calls_seen = event.first, event.every, event.calls_seen
@@ -661,7 +666,7 @@ class ProcessCollector:
 
     def _step_end(self, event: events.OptimizerStepEnd) -> None:
         self._unfinished = ""
-        self._training.step_end()
+        self._training.step_end(event)
         self._process.steps += 1
         self._process.was_looked_at |= self._process.backward_passes > 0
         self._process.steps_made = max(self._process.steps_made, event.step + 1)

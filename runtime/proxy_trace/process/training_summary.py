@@ -70,6 +70,7 @@ class OptimizerSummary(msgspec.Struct):
         name: its class.
         place: where it steps, as "file:line"; where it was created, if it never stepped.
         made: where it was created, likewise; "" if unknown.
+        maker: the name of the function that created it; "" if unknown.
         clears: the only line that calls `zero_grad` where it is trained; "" if unknown.
         groups: its parameter groups.
         steps: the number of its recorded steps.
@@ -93,11 +94,17 @@ class OptimizerSummary(msgspec.Struct):
         first_at: its first step, as the number of steps of all optimizers that had ended; -1 if there is none.
         last_at: its last step, likewise.
         misplaced: the unread learning rates: the assignment's target, and its place.
+        given_rates: the learning rates with which its groups were created, if these differ and were all the same at
+            the first record; [] otherwise.
+        overwritten: where a learning rate was assigned until then; "" if unknown.
+        steps_apart: at how many steps the learning rates of its groups differed.
+        repeated: how many steps found the gradients of its previous step, to the bit, without a backward pass between.
     """
 
     name: str = ""
     place: str = ""
     made: str = ""
+    maker: str = ""
     clears: str = ""
     groups: list[GroupSummary] = []
     steps: int = 0
@@ -121,11 +128,21 @@ class OptimizerSummary(msgspec.Struct):
     first_at: int = -1
     last_at: int = -1
     misplaced: list[tuple[str, str]] = []
+    given_rates: list[float] = []
+    overwritten: str = ""
+    steps_apart: int = 0
+    repeated: int = 0
 
     @property
     def origin(self) -> str:
         """Where it was created, or else where it steps."""
         return self.made or self.place
+
+    def note_carried(self, step: int) -> None:
+        """Note that a step found the gradients of the previous one."""
+        self.carried += 1
+        if self.first_carried < 0:
+            self.first_carried = step
 
     @property
     def tensors(self) -> set[int]:
@@ -422,6 +439,8 @@ class TrainingCollector:
         self._plateaus: dict[int, PlateauSummary] = {}
         self._passes = 0
         self._passes_at_step = 0
+        # For each optimizer: the number of backward passes at its last step, and its gradients then.
+        self._gradients_of: dict[int, tuple[int, int] | None] = {}
         self._since: dict[tuple[int, int], int] = {}
         self._before = self._since
         self._stepping: OptimizerSummary | None = None
@@ -458,6 +477,8 @@ class TrainingCollector:
         self._called[event.module] = event
         if not event.training:
             root.evaluated_calls += 1
+        elif event.discarded:
+            pass  # It only updates running statistics.
         elif event.no_grad:
             root.blind_calls += 1
             root.first_blind = event.step if root.first_blind < 0 else root.first_blind
@@ -541,8 +562,12 @@ class TrainingCollector:
             known = self._optimizers[event.id] = OptimizerSummary(event.optimizer, self._place(event), groups=[])
         if event.made:
             known.made = self._names.place(event.made)
+            known.maker = self._names.function(event.made).rpartition(".")[2]
         if event.clears:
             known.clears = self._names.place(event.clears)
+        if event.rates:
+            known.given_rates = list(event.rates)
+            known.overwritten = self._names.place(event.overwrites) if event.overwrites else ""
         for index, changed in zip(event.indices, event.groups, strict=False):
             if index >= _MOST:
                 continue
@@ -574,13 +599,12 @@ class TrainingCollector:
         if alone is not None:
             alone.steps += 1
         if event.carried:
-            optimizer.carried += 1
-            if optimizer.first_carried < 0:
-                optimizer.first_carried = event.step
+            optimizer.note_carried(event.step)
         optimizer.dropped += event.dropped > 0
         optimizer.dropped_once += event.dropped == 1
         groups = optimizer.groups
         optimizer.steps_at_zero += bool(groups) and all(group.last_rate == 0 for group in groups)
+        optimizer.steps_apart += len({group.last_rate for group in groups}) > 1
         optimizer.decayed += bool(groups) and all(
             group.last_rate is not None and group.last_rate * _DECAYED < group.largest_rate for group in groups
         )
@@ -608,9 +632,11 @@ class TrainingCollector:
         if self._stepping is not None and event.has_optimizer:
             self._found.add(event)
 
-    def step_end(self) -> None:
+    def step_end(self, event: events.OptimizerStepEnd) -> None:
         """Note the end of an optimizer step."""
         optimizer, found = self._stepping, self._found
+        if optimizer is not None and event.carried:
+            optimizer.note_carried(event.step)
         self._stepping = None
         since, self._since = self._before, {}  # Excludes passes of a closure within the step.
         if optimizer is not None:
@@ -626,6 +652,10 @@ class TrainingCollector:
             optimizer.passes_since += sum(since.values())
             if found.has_values:
                 optimizer.last_fed, optimizer.passes_since = optimizer.steps, 0
+        if optimizer is not None:
+            marks = (self._passes, found.bits) if found.is_any and found.bits else None
+            optimizer.repeated += marks is not None and marks == self._gradients_of.get(id(optimizer))
+            self._gradients_of[id(optimizer)] = marks
         if optimizer is not None and found.count and not found.is_any:
             optimizer.starved += 1
             optimizer.cleared += found.is_cleared
@@ -705,6 +735,8 @@ class _FoundGradients:
         self.is_cleared = False
         self.is_zero = True
         self.largest = 0.0
+        self.bits = 1
+        """A number that depends on the values of all gradients; 0 if some of them are unknown."""
 
     def add(self, event: events.Gradient) -> None:
         """Add the gradient of one parameter."""
@@ -718,6 +750,8 @@ class _FoundGradients:
             ends = (statistics.minimum, statistics.maximum)
             self.largest = max(self.largest, *(abs(each) for each in ends if isinstance(each, float)), 0.0)
         self.is_any |= statistics is not None and not (statistics.minimum == 0 == statistics.maximum)
+        if statistics is not None:
+            self.bits = hash((self.bits, event.tensor, statistics.bits)) if statistics.bits and self.bits else 0
 
 
 class _InputCollector:

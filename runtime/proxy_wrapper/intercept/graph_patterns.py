@@ -24,11 +24,13 @@ from proxy_wrapper.loss_graph.graph import LossGraph
 from proxy_wrapper.loss_graph.last_steps import LAST_STEP
 from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
+from proxy_wrapper.loss_graph.roundings import ROUNDED
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.places.argument_names import wrong_arguments
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import Body, bodies_around, reachable
+from proxy_wrapper.places.cut_terms import cut_term
 from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.last_lines import last_lines
 from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
@@ -38,6 +40,7 @@ from proxy_wrapper.places.named_lines import (
     norm_line,
     positive_weight_line,
     reconstruction_line,
+    rounding_lines,
     scale_line,
 )
 from proxy_wrapper.places.position_slices import position_slices
@@ -75,6 +78,7 @@ class GraphPatterns:
             SEEN: mask_lines,
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
+            ROUNDED: rounding_lines,
         }
         self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.
@@ -94,6 +98,7 @@ class GraphPatterns:
             if all(weights) and (line or pattern.line is None):
                 self._emit(pattern, location, tuple(weights), line)
         if not looks:
+            self._cut_term(roots[0].grad_fn, location)
             self._positions(location)
             self._arguments(location)
 
@@ -135,6 +140,19 @@ class GraphPatterns:
                 if len(shape) == _SEQUENCES and shape[1 - each.dim] == 1 < shape[each.dim]:
                     made = tracer.locator.line(AssignedLine(forward.code, each.line))
                     self._emit(Pattern("position-slice", shape, each.dim), location, made=made, module=entry.id)
+
+    def _cut_term(self, root: torch.autograd.graph.Node, location: int) -> None:
+        """Report a term of the loss that was cut off the graph."""
+        tracer = self._tracer
+        frame = tracer.locator.user_frame(2)
+        if frame is None:
+            return
+        try:
+            cut = cut_term(frame, root, tracer.functions.find_any, tracer.locator.is_user_code)
+        except RecursionError:  # An expression of a thousand factors, in generated code.
+            return
+        if cut is not None:
+            self._emit(Pattern("cut-term", ()), location, made=tracer.locator.line(cut))
 
     def _arguments(self, location: int) -> None:
         """Report calls of PyTorch's functions whose arguments are named like other parameters."""

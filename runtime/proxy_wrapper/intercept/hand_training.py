@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from proxy_wrapper.events import StatePattern, Statistics
 from proxy_wrapper.intercept.state_records import gradient_of
 from proxy_wrapper.known.state_tensors import StateTensors
+from proxy_wrapper.levels import INFO
 from proxy_wrapper.values.pending import PendingStatistics, is_nothing, was_cleared
 from proxy_wrapper.values.value_marks import marks_of
 
@@ -31,6 +33,9 @@ _FEW: Final = 16
 _SETTLED_AFTER: Final = 2
 """The steps of a thread after which optimizers are searched for that could use a waiting gradient of it. Steps of
 other threads do not count: the optimizer may not exist yet."""
+
+_FEWEST_CARRIED: Final = 4
+"""How many steps by hand, all but the first, must leave their gradients before this is reported."""
 
 _MOST_KEPT: Final = 256
 """The most gradients of one parameter that are kept for an optimizer that does not step."""
@@ -78,6 +83,10 @@ class HandTraining:
         self._left: dict[int, PendingOr] = {}
         # Parameters whose gradient at the last step may be zero: an accelerator has yet to tell.
         self._undecided: dict[int, tuple[StateEntry, PendingStatistics]] = {}
+        # What the last backward pass left, and the parameters that a step by hand has changed since.
+        self._after: dict[int, tuple[tuple[int, int, int], PendingOr]] = {}
+        self._stepped: set[int] = set()
+        self._steps = self._carried = 0
         # Parameters that no optimizer has stepped, and the number of registered tensors when they were listed.
         self._without: list[StateEntry] = []
         self._without_as_of = -1
@@ -149,9 +158,41 @@ class HandTraining:
         if training.has_optimizer:
             self._unsettle(reached)
         if reached:
-            self._take(self._records.gradients(reached, location, has_optimizer=False))
+            gradients = self._records.gradients(reached, location, has_optimizer=False)
+            if training.is_by_hand:
+                self._note_carried(reached, gradients, before, location)
+            self._take(gradients)
             if training.has_optimizer:
                 self._settle_overdue(reached)
+
+    def _note_carried(
+        self, reached: StateTensors, gradients: Sequence[Gradient], before: GradientMarks, location: int
+    ) -> None:
+        """Note whether a pass has added to gradients that a step by hand had used, and nothing has touched since."""
+        stepped, self._stepped = self._stepped, set()
+        carried = 0
+        for number in stepped:
+            marks, statistics = self._after.get(number, (None, None))
+            if marks is not None and before.get(number) == marks and type(statistics) is Statistics:
+                carried = number if not is_nothing(statistics) else carried
+        known = {each.tensor: each.statistics for each in gradients}
+        self._after = {
+            state.id: (marks, known.get(state.id))
+            for state, tensor in reached
+            if (marks := _marks_of_gradient(tensor)) is not None
+        }
+        self._steps += bool(stepped)
+        self._carried += carried > 0
+        if carried and self._carried == _FEWEST_CARRIED and self._steps <= _FEWEST_CARRIED + 1:
+            tracer = self._tracer
+            thread = tracer.thread
+            event = StatePattern(
+                *(tracer.now_us(), tracer.step, 0, location, thread.number, thread.stage),
+                what="gradient-carried",
+                tensor=carried,
+                values=(self._carried, self._steps),
+            )
+            tracer.broadcast(event, location, level=INFO)
 
     def note_changed(self, changed: Iterable[StateEntry]) -> None:
         """Note parameters changed without an optimizer: those that had gradients are trained by hand."""
@@ -177,6 +218,7 @@ class HandTraining:
         if training.has_optimizer or not training.is_step_due:
             return False
         has_changed = any(_is_trained(state) for state in changed)
+        self._stepped.update(state.id for state in changed)
         if has_changed and not training.is_by_hand:
             training.is_by_hand = True
             self._settle_where(lambda state: self._training_of(state) is training)

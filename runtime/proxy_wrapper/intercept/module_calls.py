@@ -27,6 +27,7 @@ from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.live import enter_compiled
 from proxy_wrapper.loss_graph.loss_nodes import last_node_of
+from proxy_wrapper.places.outermost_calls import is_discarded
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.given_values import statistics_of
 from proxy_wrapper.values.statistics import is_certainly_finite
@@ -34,7 +35,7 @@ from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
+    from types import CodeType, FrameType
 
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
@@ -49,6 +50,9 @@ _is_grad_enabled: Final = torch.is_grad_enabled
 
 _TORCH: Final = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120  As in code objects.
 """The folder of torch's own code."""
+
+_MOST_CALLS: Final = 1000
+"""The most places of calls that are read in search of a dropped result."""
 
 _TO_CALL: Final = 3
 """The number of frames from `_begin` up to `_call_impl`: `enter` and `inner`, which calls hooks, lie between."""
@@ -87,6 +91,8 @@ class ModuleCalls:
         self._inputs = Inputs(tracer)
         self._dropouts = ActiveDropouts(tracer)
         self._thresholds = Thresholds(tracer)
+        # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
+        self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
             torch.nn.modules.module,
             {
@@ -220,6 +226,7 @@ class ModuleCalls:
         if entry.level <= INFO:
             place = (location, entry.name)
             counts[place] = ordinal = counts.get(place, -1) + 1
+            no_grad = not (stack or _is_grad_enabled())
             entry.channel.emit(
                 CallModule(
                     now,
@@ -233,8 +240,9 @@ class ModuleCalls:
                     numbers,
                     ordinal,
                     compiled,
-                    not (stack or _is_grad_enabled()),
+                    no_grad,
                     not stack and module.training and self._is_around_wrapper(entry),
+                    no_grad and module.training and self._is_discarded(sys._getframe(_TO_CALL)),
                 ),
                 location,
             )
@@ -265,6 +273,18 @@ class ModuleCalls:
         elif entry.dropout_looks and is_seen:
             entry.dropout_looks -= 1
             self._dropouts.begin(thread)
+
+    def _is_discarded(self, frame: FrameType | None) -> bool:
+        """Whether the function that calls a module drops its result; `frame` is that of `_call_impl`."""
+        while frame is not None and frame.f_code.co_filename == _MODULE_CALL.co_filename:
+            frame = frame.f_back
+        if frame is None:
+            return False
+        key = (id(frame.f_code), frame.f_lasti)
+        known = self._discarded.get(key)
+        if known is None and len(self._discarded) < _MOST_CALLS:
+            known = self._discarded[key] = frame.f_code, is_discarded(frame)
+        return known is not None and known[1]
 
     def _note_drawn(self, entry: ModuleEntry | None, thread: ThreadState) -> None:
         """Note the random numbers that a module has drawn in evaluation mode."""

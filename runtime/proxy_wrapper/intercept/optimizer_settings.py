@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
 
 from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import attribute_assigned, key_assigned
 from proxy_wrapper.places.called_functions import Body
+from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.named_lines import call_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import torch
+    from types import FrameType
 
     from proxy_wrapper.events import Setting
     from proxy_wrapper.known.state_tensors import StateTensors
@@ -34,6 +37,7 @@ class _Known:
         made: the location where it was created; 0 if unknown.
         has_stepped: whether it has stepped.
         passes: the number of backward passes begun when it last stepped, or was created.
+        rates: the learning rates with which its groups were created; () if unknown.
         misplaced: the learning rates found under names that it does not read: the first value of each, and the rate
             in effect then.
         reported: the names already reported.
@@ -49,14 +53,16 @@ class _Known:
         "misplaced",
         "of_modules",
         "passes",
+        "rates",
         "reported",
     )
 
-    def __init__(self, number: int, made: int = 0, passes: int = 0) -> None:
+    def __init__(self, number: int, made: int = 0, passes: int = 0, rates: tuple[float, ...] = ()) -> None:
         self.id = number
         self.made = made
         self.has_stepped = False
         self.passes = passes
+        self.rates = rates
         self.groups: list[ParameterGroup] = []
         self.identities: list[tuple[int, ...]] = []
         self.of_modules = 0
@@ -85,7 +91,7 @@ class OptimizerSettings:
     def note_made(self, optimizer: torch.optim.Optimizer, location: int) -> None:
         """Note where an optimizer is created; it has no parameters yet."""
         self._made += 1
-        self._known[optimizer] = _Known(self._made, location, self._passes)
+        self._known[optimizer] = _Known(self._made, location, self._passes, _rates_given(sys._getframe(1)))
         self._new.append(weakref.ref(optimizer))
 
     def before_backward(self, states_of: Callable[[torch.optim.Optimizer], StateTensors]) -> None:
@@ -173,7 +179,10 @@ class OptimizerSettings:
                 changed[index] = ParameterGroup(moved)
         if changed:
             made, clears = (known.made, self._line_of_clearing()) if is_first else (0, 0)
-            self._emit(known.id, made, clears, type(optimizer).__name__, changed, location, now_us)
+            now = [group.settings.get("lr") for group in known.groups]
+            is_overwritten = is_first and len(now) == len(known.rates) and len({*now}) == 1 < len({*known.rates})
+            rates, overwrites = (known.rates, self._line_of_rates()) if is_overwritten else ((), 0)
+            self._emit(known.id, made, clears, rates, overwrites, type(optimizer).__name__, changed, location, now_us)
         self._look_for_misplaced(optimizer, known, location, now_us)
         return known.id
 
@@ -182,6 +191,12 @@ class OptimizerSettings:
         locator = self._tracer.locator
         frame = locator.user_frame()
         return 0 if frame is None else locator.line(call_line([Body(frame.f_code, frame.f_globals)], "zero_grad"))
+
+    def _line_of_rates(self) -> int:
+        """The location of a line that assigns the learning rate of a group; 0 if there is none."""
+        locator = self._tracer.locator
+        frame = locator.user_frame()
+        return 0 if frame is None else locator.line(key_assigned(frame, "lr"))
 
     def _look_for_misplaced(self, optimizer: torch.optim.Optimizer, known: _Known, location: int, now_us: int) -> None:
         """Report each name under which a learning rate is set that the optimizer does not read, once.
@@ -226,6 +241,8 @@ class OptimizerSettings:
         number: int,
         made: int,
         clears: int,
+        rates: tuple[float, ...],
+        overwrites: int,
         name: str,
         changed: Mapping[int, ParameterGroup],
         location: int,
@@ -246,8 +263,22 @@ class OptimizerSettings:
             tuple(changed),
             made,
             clears,
+            rates,
+            overwrites,
         )
-        tracer.broadcast(event, location, level=INFO, also=(made, clears))
+        tracer.broadcast(event, location, level=INFO, also=(made, clears, overwrites))
+
+
+def _rates_given(frame: FrameType | None) -> tuple[float, ...]:
+    """The learning rates of the groups that an optimizer is being created from; () if unknown or not plain numbers."""
+    while frame is not None and frame.f_code is not torch.optim.Optimizer.__init__.__code__:
+        frame = frame.f_back
+    given: Mapping[str, Any] = {} if frame is None else values_of(frame)
+    groups, defaults = given.get("params"), given.get("defaults")
+    if type(groups) is not list or type(defaults) is not dict or not all(type(each) is dict for each in groups):
+        return ()
+    rates = tuple(each.get("lr", defaults.get("lr")) for each in groups)
+    return rates if all(type(each) is float for each in rates) else ()
 
 
 def _are_different_numbers(one: object, other: object) -> bool:

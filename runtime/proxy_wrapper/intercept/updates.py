@@ -204,7 +204,7 @@ class Updates:
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         number = self._settings.look(optimizer, states, location, began)
         self._freezing.look(optimizer, states, location)
-        carried: Any = self._carried.are_carried(optimizer)
+        carried: Any = not has_closure and self._carried.are_carried(optimizer)
         dropped = self._carried.dropped_passes(optimizer)
         self._emit(
             OptimizerStep(began, tracer.step, 0, location, thread, stage, name, len(states), number, carried, dropped),
@@ -240,6 +240,7 @@ class Updates:
         tracer = self._tracer
         location = tracer.thread.optimizer_location
         tracer.thread.leave_optimizer()
+        carried: Any = has_closure and self._carried.are_carried(optimizer)
         if has_closure:  # Not earlier, since the closure computes the gradients.
             self._send_gradients(optimizer, recorded, location)
         for state in recorded.entries:
@@ -250,7 +251,7 @@ class Updates:
         now = tracer.now_us()
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         duration = now - tracer.thread.optimizer_began_us
-        self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration), recorded)
+        self._emit(OptimizerStepEnd(now, tracer.step, 0, location, thread, stage, name, duration, carried), recorded)
 
     def _send_gradients(self, optimizer: torch.optim.Optimizer, recorded: StateTensors, location: int) -> None:
         """Record the gradients at a step."""

@@ -11,9 +11,10 @@ from proxy_wrapper.known.entries import OptimizerStateEntry, StateEntry
 from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import level_name
-from proxy_wrapper.places.assigned_lines import AttributeLines
-from proxy_wrapper.places.called_functions import bodies_around, functions_of
+from proxy_wrapper.places.assigned_lines import AttributeLines, attribute_assigned
+from proxy_wrapper.places.called_functions import Body, bodies_around, functions_of
 from proxy_wrapper.places.filled_lines import FilledLines
+from proxy_wrapper.places.outermost_calls import makes_other_class
 from proxy_wrapper.places.repeated_lists import repeated_line, repeats_new_object
 from proxy_wrapper.values.distributed_tensors import placements_of
 from proxy_wrapper.values.statistics import summarize, unobserved
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Setting
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.registry import Registry
+    from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.places.location import Locator
     from proxy_wrapper.values.describe import Describer
     from proxy_wrapper.writing.channel import Channel
@@ -46,6 +48,8 @@ class Definitions:
         self._now_us = now_us
         self._locator = locator
         self._attributes = AttributeLines()
+        # For the line of an attribute and the class of a module: whether that line makes a module of another class.
+        self._are_others: dict[tuple[int, str, type], bool] = {}
         self._fillings = FilledLines(locator.is_user_code)
 
     def define_all(self, channel: Channel) -> None:
@@ -110,11 +114,26 @@ class Definitions:
             holder = entry.parent.module()
             key = entry.name.rpartition(".")[2]
             if holder is not None:
-                found = self._locator.line(self._attributes.find(type(holder), key))
-                if found:
-                    return found
+                assigned = self._attributes.find(type(holder), key)
+                found = self._locator.line(assigned)
+                if found and assigned is not None:
+                    return self._replaced(entry, type(holder), key, assigned) or found
             entry = entry.parent
         return 0
+
+    def _replaced(self, entry: ModuleEntry, owner: type, key: str, assigned: AssignedLine) -> int:
+        """Where a running function assigns a module that took the place of one of another class; 0 if unknown."""
+        module, frame = entry.module(), self._locator.user_frame()
+        if module is None or frame is None:
+            return 0
+        # Many modules of one class come from one line. The finder of attributes keeps the code, and so its id.
+        place = (id(assigned.code), key, type(module))
+        if place not in self._are_others:
+            body = Body(assigned.code, vars(sys.modules.get(owner.__module__, sys)))
+            self._are_others[place] = makes_other_class(body, assigned.line, key, type(module))
+        if not self._are_others[place]:
+            return 0
+        return self._locator.line(attribute_assigned(frame, key, beside=assigned.code))
 
     def _note_repeated(self, entry: ModuleEntry, module: nn.Module) -> None:
         """Note how many positions of a container hold one module that the program makes once and multiplies."""

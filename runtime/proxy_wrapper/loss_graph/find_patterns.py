@@ -15,6 +15,7 @@ from proxy_wrapper.loss_graph.last_steps import last_steps
 from proxy_wrapper.loss_graph.linear_layers import linear_layers
 from proxy_wrapper.loss_graph.norms import norms_of_batches
 from proxy_wrapper.loss_graph.output_ranges import targets_out_of_range
+from proxy_wrapper.loss_graph.roundings import rounded_parameters
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
 from proxy_wrapper.loss_graph.targets import (
     binary_targets,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _BY_STRUCTURE: Final = (
     *(linear_layers, softmaxes, classes_in_views, similarities_with_self, mixed_views, mixed_heads),
-    *(draws_without_gradient, targets_as_scores, gradients_not_read),
+    *(draws_without_gradient, targets_as_scores, gradients_not_read, rounded_parameters),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),

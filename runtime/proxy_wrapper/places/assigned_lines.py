@@ -117,15 +117,33 @@ def assigned_before(code: CodeType, line: int, name: str) -> AssignedLine | None
     return found
 
 
-def attribute_assigned(frame: FrameType, name: str) -> AssignedLine | None:
-    """The assignment of an attribute of that name in a running function or in one defined within it."""
+def attribute_assigned(frame: FrameType, name: str, beside: CodeType | None = None) -> AssignedLine | None:
+    """The assignment of an attribute of that name in a running function or in one defined within it.
+
+    `beside`: a function that does not count.
+    """
     for code in _codes_around(frame):
-        if name in code.co_names:
+        if name in code.co_names and code is not beside:
             stores = (each for each in named_instructions(code) if each.is_store)
             found = next((each for each in stores if each.name == f".{name}"), None)
             if found is not None:
                 return AssignedLine(code, found.line)
     return None
+
+
+def constant_assigned(frame: FrameType, name: str, value: object) -> AssignedLine | None:
+    """The only assignment of a constant to an attribute of that name, searched like `attribute_assigned`."""
+    found = set()
+    for code in _codes_around(frame):
+        if name not in code.co_names or len(code.co_code) > MOST_BYTES:
+            continue
+        constant: object = None
+        for each in dis.get_instructions(code):
+            if each.opname.startswith("LOAD_CONST"):
+                constant = each.argval
+            elif each.opname == "STORE_ATTR" and each.argval == name and constant is value:
+                found.add(AssignedLine(code, _line_at(code, each.offset)))
+    return found.pop() if len(found) == 1 else None
 
 
 def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:

@@ -102,7 +102,7 @@ def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], boo
         named = [each for each in found.values() if each.code.co_name == path[-1].lstrip(".")]
         # A model's `forward` has no function of that name, and functions in the arguments do not return the value.
         return named if named or len(found) > 1 else list(found.values())
-    called = _called(value, path, body)
+    called = called_body(value, path, body)
     if called is not None and is_followed(called.code):
         return [called]
     if any(value is each for each in _REDUCTIONS):
@@ -110,7 +110,7 @@ def _callees(body: Body, at: AssignedLine, is_followed: Callable[[CodeType], boo
     return [] if issubclass(type(value), nn.Module) else None
 
 
-def _called(value: Any, path: tuple[str, ...], body: Body) -> Body | None:
+def called_body(value: Any, path: tuple[str, ...], body: Body) -> Body | None:
     """The code that runs when a value is called: a function, or a module's `forward`; None if it is not Python."""
     owner: Any = value_of(path[:-1], body) if len(path) > 1 else UNKNOWN
     if issubclass(type(value), nn.Module):

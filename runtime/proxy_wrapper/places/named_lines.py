@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from torch import nn
 
 from proxy_wrapper.places.assigned_lines import AssignedLine, named_instructions, variables_behind
+from proxy_wrapper.places.called_functions import Body
 from proxy_wrapper.places.keyword_lines import keyword_lines
 from proxy_wrapper.places.outermost_calls import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import FrameType
-
-    from proxy_wrapper.places.called_functions import Body
+    from types import CodeType, FrameType
 
 _PROBABILITIES: Final = frozenset({"softmax", "log_softmax", "sigmoid"})
 _LAYERS: Final = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid)
@@ -28,6 +27,7 @@ _RECONSTRUCTIONS: Final = frozenset(
         *("binary_cross_entropy", "BCELoss", "binary_cross_entropy_with_logits", "BCEWithLogitsLoss"),
     }
 )
+_ROUNDINGS: Final = frozenset({"round", "floor", "ceil", "trunc", "sign"})
 _CLASS_LOSSES: Final = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
 _ERRORS: Final = re.compile(r"_?(adv|advantages?|td_errors?|deltas?)")
 _ALL: Final = frozenset({"parameters", "named_parameters", "state_dict"})
@@ -90,6 +90,11 @@ def positive_weight_line(bodies: Iterable[Body]) -> AssignedLine | None:
 def class_weight_line(bodies: Iterable[Body]) -> AssignedLine | None:
     """The only line that makes or calls a loss of classes; None if there is not exactly one."""
     return _only(_reading_lines(bodies, _CLASS_LOSSES))
+
+
+def rounding_lines(code: CodeType) -> Iterator[AssignedLine]:
+    """The lines of a function that call `round`, or another function without a derivative."""
+    return _reading_lines([Body(code, {})], _ROUNDINGS)
 
 
 def average_line(bodies: Iterable[Body]) -> AssignedLine | None:

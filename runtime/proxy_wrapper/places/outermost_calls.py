@@ -16,7 +16,7 @@ from torch import nn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType
+    from types import CodeType, FrameType
 
     from proxy_wrapper.places.called_functions import Body
 
@@ -73,6 +73,35 @@ def callee_of_receiver(code: CodeType, offset: int) -> tuple[str, ...]:
         at -= 1
     is_method = at > 0 and instructions[at].opname in _ATTRIBUTES
     return _callee_before(instructions, at) if is_method else ()
+
+
+def makes_other_class(body: Body, line: int, name: str, kind: type) -> bool:
+    """Whether a line assigns to the attribute `name` a module of a class that `kind` is not."""
+    code = body.code
+    if len(code.co_code) > _MOST_BYTES:
+        return False
+    instructions = list(dis.get_instructions(code))
+    lines = lines_of(code, instructions)
+    stores = (
+        index
+        for index, each in enumerate(instructions)
+        if each.opname == "STORE_ATTR" and each.argval == name and lines[index] == line
+    )
+    last = next(stores, 0) - 1
+    while last > 0 and instructions[last].opname in _VARIABLES:  # The object that gets the attribute.
+        last -= 1
+    path = callee_at(instructions, last)
+    value = value_of(path, body) if path else UNKNOWN
+    return isinstance(value, type) and issubclass(value, nn.Module) and not issubclass(kind, value)
+
+
+def is_discarded(frame: FrameType) -> bool:
+    """Whether the statement at which a frame is, a call, drops the result: `model(x)` alone on its line."""
+    code = frame.f_code
+    if len(code.co_code) > _MOST_BYTES:
+        return False
+    following = (each.opname for each in dis.get_instructions(code) if each.offset > frame.f_lasti)
+    return next((name for name in following if name not in _SILENT), "") == "POP_TOP"
 
 
 class DiscardedCallee(NamedTuple):

@@ -81,3 +81,16 @@ def test_a_model_without_any_activation_is_a_note(tmp_path: Path, write_trace: W
     layers = [*linear(2, 6, 8), *linear(3, 8, 4), BIAS]
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, *layers, events.Backward(1), pattern, *CHANGES, STEP)
     assert [each.severity for each in find(path) if each.code == "linear-model" and each.place] == ["note"]
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_a_linear_model_with_an_activation_that_it_forgets_is_a_warning(
+    tmp_path: Path, write_trace: WriteTrace, is_called: bool
+) -> None:
+    act = events.Module(5, "model.act", "ReLU", 1, 1)
+    call = [events.CallModule(1, module=5, training=True), events.ReturnModule(1, module=5)] * is_called
+    layers = [*linear(2, 6, 8), *linear(3, 8, 4), BIAS, act, *called(4), *call, events.Backward(1)]
+    pattern = msgspec.structs.replace(PATTERN, values=[0])
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, *layers, pattern, *CHANGES, STEP)
+    found = [(each.code, each.evidence) for each in find(path) if each.name == "model.fc2"]
+    assert found == [("linear-model", [])] if is_called else [("missing-activation", ["model.act was never called"])]

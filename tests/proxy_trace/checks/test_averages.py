@@ -105,3 +105,25 @@ def test_averaged_weights_need_statistics_of_their_own(
     Proxy.unproxy(model)
     codes = [each.code for each in find(tmp_path)]
     assert [code for code in codes if code == "average-keeps-old-statistics"] == told
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_told"), [("shadow", "Net", True), ("shadow", "Other", False), ("wrapper", "Net", False)]
+)
+def test_an_average_with_the_modules_of_the_model_is_told(
+    tmp_path: Path, write_trace: WriteTrace, name: str, kind: str, is_told: bool
+) -> None:
+    layer = events.Module(2, "model.fc", "Linear", 1, 1)
+    average = [events.Module(3, name, kind, 3), events.Module(2, f"{name}.fc", "Linear", 3, 3)]
+    calls = [
+        event
+        for each in (1, 3)
+        for event in (events.CallModule(1, module=each, training=True), events.ReturnModule(2, module=each))
+    ]
+    trained = [
+        *BACKWARD,
+        events.Gradient(5, tensor=1, statistics=VALUES),
+        events.Update(6, tensor=1, statistics=OTHER_VALUES),
+    ]
+    path = write_trace(tmp_path / "a.jsonl", NET, layer, weight(1, "model.fc.w", 2), *average, *calls, *trained, STEP)
+    assert [each.name for each in find(path) if each.code == "target-is-the-network"] == [name] * is_told

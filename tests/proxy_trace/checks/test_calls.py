@@ -305,3 +305,20 @@ def test_a_model_that_a_run_did_not_come_to_before_it_ended_early_is_a_note(
     other = events.Module(2, "other", "Net", 1)
     path = write_trace(tmp_path / "a.jsonl", NET, other, weight(1, "other.w", 2), *CALLS, *end, ends=False)
     assert [f.code for f in find(path) if f.name == "other"] == [code]
+
+
+@pytest.mark.parametrize(
+    ("copied", "code"),
+    [
+        pytest.param(2, "uncalled", id="a template of which a copy is called"),
+        pytest.param(1, "never-called", id="a copy that is never called, of a model that is"),
+    ],
+)
+def test_a_template_is_not_missed(tmp_path: Path, write_trace: WriteTrace, copied: int, code: str) -> None:
+    path = write_trace(
+        tmp_path / "a.jsonl",
+        *[events.Module(1, "one", "Net", 1), weight(1, "one.w", 1), events.Module(2, "two", "Net", 2)],
+        *[weight(2, "two.w", 2), events.CallModule(1, module=copied), events.ReturnModule(2, module=copied)],
+        *BACKWARD,
+    )
+    assert [each.name for each in find(path) if each.code == code] == ["one" if copied == 2 else "two"]

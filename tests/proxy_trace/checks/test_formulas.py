@@ -48,6 +48,17 @@ def test_a_ratio_to_itself_is_told(tmp_path: Path, write_trace: WriteTrace) -> N
     assert finding.reason == "(logp - logp.detach()).exp() is always 1"
 
 
+def cut(out: torch.Tensor) -> torch.Tensor:
+    """A loss with a penalty that is a plain number."""
+    penalty = out.pow(2).mean().item()
+    return F.cross_entropy(out, ACTIONS) + 0.1 * penalty
+
+
+@pytest.mark.parametrize("loss", [cut, lambda out: cut(out) - 0.1])
+def test_a_term_that_is_cut_off_is_told(loss: Loss, tmp_path: Path) -> None:
+    assert judged(loss, tmp_path) == ["loss-term-cut-off"] * (loss is cut)
+
+
 def triplet(unit: torch.Tensor) -> torch.Tensor:
     """A triplet loss of rows."""
     anchor, positive, negative = unit.chunk(3)

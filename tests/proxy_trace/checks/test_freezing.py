@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy_wrapper import events
-from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, STEP, find, weight
+from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, STEP, VALUES, find, weight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,3 +24,14 @@ def test_only_what_has_changed_is_told(tmp_path: Path, write_trace: WriteTrace, 
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), record, *changes, STEP)
     found = [(each.name, each.place) for each in find(path) if each.code == "freeze-has-no-effect"]
     assert found == [("model.w", "train.py:20")] * has_changed
+
+
+@pytest.mark.parametrize("has_changed", [True, False])
+def test_what_is_unfrozen_and_stays_frozen_is_told(tmp_path: Path, write_trace: WriteTrace, has_changed: bool) -> None:
+    record = events.FreezeWithoutEffect(2, attribute="requires_grad", tensor=1, count=1, made=3, unfreezes=True)
+    frozen = events.Parameter(1, "model.w", 1, "float32[2]", statistics=VALUES)
+    happened = [events.Update(4, tensor=1, statistics=OTHER_VALUES)] if has_changed else []
+    gradient = events.Gradient(3, tensor=1)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, frozen, gradient, record, *happened, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "freeze-has-no-effect"]
+    assert found == [("model.w", "train.py:20")] * (not has_changed)

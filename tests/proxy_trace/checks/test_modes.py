@@ -132,13 +132,20 @@ def test_an_evaluation_in_training_mode_is_told_where_the_model_is_called(
     assert [(each.name, each.place) for each in found] == [("model", "train.py:20")] * is_told
 
 
-@pytest.mark.parametrize("is_average", [True, False], ids=["an average", "a teacher"])
+@pytest.mark.parametrize(
+    ("is_average", "discarded"),
+    [
+        pytest.param(True, False, id="an average"),
+        pytest.param(False, False, id="a teacher"),
+        pytest.param(False, True, id="running statistics are computed"),
+    ],
+)
 def test_a_teacher_in_training_mode_is_told_unless_it_changes(
-    tmp_path: Path, write_trace: WriteTrace, is_average: bool
+    tmp_path: Path, write_trace: WriteTrace, is_average: bool, discarded: bool
 ) -> None:
     teacher = [events.Module(5, "teacher", "Net", 5), events.Module(6, "teacher.drop", "Dropout", 5, 5)]
     blind = [
-        events.CallModule(1, module=5, training=True, no_grad=True),
+        events.CallModule(1, module=5, training=True, no_grad=True, discarded=discarded),
         events.CallModule(1, module=6, training=True),
         events.ReturnModule(2, module=6),
         events.ReturnModule(2, module=5),
@@ -149,4 +156,4 @@ def test_a_teacher_in_training_mode_is_told_unless_it_changes(
         STEP, *moved,
     )  # fmt: skip
     found = [each.name for each in find(path) if each.code == "evaluated-in-training-mode"]
-    assert found == ([] if is_average else ["teacher"])
+    assert found == ([] if is_average or discarded else ["teacher"])

@@ -152,19 +152,21 @@ SET_BY_HAND = events.Update(9, tensor=1, statistics=OTHER_VALUES, cause="in-plac
 
 
 @pytest.mark.parametrize(
-    ("happened", "severity"),
+    ("happened", "function", "severity"),
     [
-        pytest.param([LOADING], "warning", id="for each epoch"),
-        pytest.param([], "note", id="for each of some phases"),
-        pytest.param([structs.replace(LOADING, batches=2)], "note", id="for each two epochs or so"),
-        pytest.param([LOADING, SET_BY_HAND], "note", id="of weights that are set between"),
+        pytest.param([LOADING], "main", "warning", id="for each epoch"),
+        pytest.param([], "main", "note", id="for each of some phases"),
+        pytest.param([], "Trainer.train_one_epoch", "warning", id="in the function of an epoch"),
+        pytest.param([SET_BY_HAND], "train_epoch", "note", id="there, of weights that are set between"),
+        pytest.param([structs.replace(LOADING, batches=2)], "main", "note", id="for each two epochs or so"),
+        pytest.param([LOADING, SET_BY_HAND], "main", "note", id="of weights that are set between"),
     ],
 )
 def test_optimizers_that_are_made_for_each_epoch_are_told(
-    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], severity: str
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], function: str, severity: str
 ) -> None:
     optimizers = [event for number in range(1, 7) for event in made(number, steps=3)]
-    place = events.Location(3, "train.py", 20, "main")
+    place = events.Location(3, "train.py", 20, function)
     path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), *BACKWARD, *optimizers, *happened)
     found = [each for each in find(path) if each.code == "optimizer-recreated"]
     assert [(each.place, each.severity) for each in found] == [("train.py:20", severity)]
@@ -174,3 +176,22 @@ def test_optimizers_of_falling_rates_are_a_schedule_by_hand(tmp_path: Path, writ
     optimizers = [event for number in range(1, 7) for event in made(number, steps=3, rate=1 / number)]
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *optimizers, LOADING)
     assert [each.severity for each in find(path) if each.code == "optimizer-recreated"] == ["note"]
+
+
+@pytest.mark.parametrize(
+    ("name", "betas", "is_told"),
+    [
+        ("AdamW", (0.999, 0.9), True),
+        ("AdamW", (0.9, 0.999), False),
+        ("AdamW", (0.95, 0.9), False),
+        ("Adan", (0.98, 0.92), False),
+    ],
+)
+def test_betas_in_the_wrong_order_are_told(
+    tmp_path: Path, write_trace: WriteTrace, name: str, betas: tuple[float, float], is_told: bool
+) -> None:
+    settings: dict[str, events.Setting] = {f"betas.{index}": beta for index, beta in enumerate(betas)}
+    adam = events.Optimizer(2, id=1, optimizer=name, groups=[events.ParameterGroup(settings, (1,))], indices=[0])
+    step = events.OptimizerStep(3, optimizer=name, optimizer_id=1)
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), adam, step, step)
+    assert [each.name for each in find(path) if each.code == "betas-swapped"] == [name] * is_told

@@ -113,3 +113,22 @@ def test_a_rate_that_is_set_where_it_is_not_read_is_told(tmp_path: Path, write_t
     path = write_trace(tmp_path / "a.jsonl", *places, NET, weight(), *steps([(0.1,)] * 3), misplaced)
     (found,) = [each for each in find(path) if each.code == "learning-rate-not-read"]
     assert (found.reason, found.place) == ('`group["learning_rate"]` is not read', "train.py:20")
+
+
+@pytest.mark.parametrize(
+    ("rates", "is_told"),
+    [
+        pytest.param([(0.1, 0.1)] * 2, True, id="one rate for both"),
+        pytest.param([(0.0, 0.0), (0.1, 0.01)], False, id="a warm-up from zero"),
+        pytest.param([(0.1, 0.1)], False, id="a single step"),
+    ],
+)
+def test_groups_that_lose_their_rates_are_told(
+    tmp_path: Path, write_trace: WriteTrace, rates: list[tuple[float, ...]], is_told: bool
+) -> None:
+    place = events.Location(3, "train.py", 20, "adjust")
+    first, *others = steps(rates)
+    made = structs.replace(first, rates=[0.1, 0.01], overwrites=3)
+    path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), made, *others)
+    found = [(each.place, each.evidence) for each in find(path) if each.code == "group-rates-overwritten"]
+    assert found == [("train.py:20", ["created with 0.1, 0.01"])] * is_told

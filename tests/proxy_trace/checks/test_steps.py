@@ -68,6 +68,26 @@ def test_steps_without_gradients_are_told_with_their_cause(
     assert said(path, "steps")[0] == ("finding" if told else "passed")
 
 
+OTHER = events.Gradient(6, tensor=1, statistics=OTHER_VALUES)
+
+
+@pytest.mark.parametrize(
+    ("iteration", "told"),
+    [
+        pytest.param([*BACKWARD, *step(FOUND) * 2], ["train.py:20"], id="twice with one gradient"),
+        pytest.param([*BACKWARD, *step(FOUND), *BACKWARD, *step(FOUND)], [], id="by chance the same"),
+        pytest.param([*BACKWARD, *step(FOUND), *step(OTHER)], [], id="computed by hand"),
+        pytest.param([*BACKWARD, *step(FOUND), *step(FOUND, 2)], [], id="of another optimizer"),
+    ],
+)
+def test_a_gradient_that_is_used_again_is_told(
+    tmp_path: Path, write_trace: WriteTrace, iteration: list[events.Event], told: list[str]
+) -> None:
+    made = [*PLACES, NET, weight(), optimizer(), optimizer(2), *CALLS, loss(inside=True)]
+    path = write_trace(tmp_path / "a.jsonl", *made, *iteration * 4)
+    assert [each.place for each in find(path) if each.code == "step-without-backward"] == told
+
+
 def dropping(count: int, passes: int = 4) -> list[events.Event]:
     """A step that finds the gradients of the last of its passes: those of `count` others were cleared."""
     begun = events.OptimizerStep(5, location=3, optimizer="SGD", optimizer_id=1, dropped=count)

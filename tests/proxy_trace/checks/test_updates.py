@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import torch
 from msgspec import structs
 
 from proxy_trace.checks import updates
 from proxy_wrapper import events
 from proxy_wrapper.events import Statistics
+from proxy_wrapper.loss_graph.graph import LossGraph
+from proxy_wrapper.loss_graph.roundings import rounded_parameters
 from tests.proxy_trace.checks.judged import (
     BACKWARD,
     CALLS,
@@ -628,3 +631,31 @@ def test_nothing_is_said_if_a_run_ended_early_before_a_second_optimizer_stepped(
     )
     judged = ("never-updated", "optimizer-misses-parameters")
     assert [(f.name, f.reason) for f in find(path) if f.code in judged] == told
+
+
+@pytest.mark.parametrize("rounded", [1, 2])
+def test_what_is_rounded_is_told_where_it_is(tmp_path: Path, write_trace: WriteTrace, rounded: int) -> None:
+    line = events.Location(3, "net.py", 12, "forward")
+    pattern = events.GraphPattern(1, what="rounded", weights=[rounded], shape=[2], made=3)
+    step = [
+        *(events.Gradient(1, tensor=1, statistics=ZEROS), events.Gradient(1, tensor=2, statistics=VALUES)),
+        *(IN_STEP, events.Update(2, tensor=2, statistics=OTHER_VALUES, version=1, cause="step"), STEP),
+    ]
+    other = [events.Module(2, "model.fc", "Linear", 1, 1), weight(2, "model.fc.w", 2)]
+    happened = [*CALLS, *BACKWARD, pattern, *step]
+    path = write_trace(tmp_path / "a.jsonl", line, NET, weight(), *other, *happened)
+    found = [(each.name, each.place) for each in find(path) if each.code == "dead-units"]
+    assert found == [("model.w", "net.py:12" if rounded == 1 else "")]
+
+
+def rounded(loss: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
+    return [pattern.weights for pattern in rounded_parameters(LossGraph(loss.grad_fn))]
+
+
+def test_parameters_behind_a_rounding_are_found_unless_the_gradient_is_let_through() -> None:
+    weight, bias, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True), torch.ones(3)
+    scale = weight.detach().max() / 8
+    assert rounded((torch.round(weight / scale) * scale * x + bias).sum()) == [(weight,)]
+    through = weight + (weight.round() - weight).detach()
+    assert rounded((through * x + bias).sum()) == []
+    assert rounded((weight * x.round()).sum()) == []

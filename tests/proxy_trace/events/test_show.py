@@ -71,6 +71,14 @@ DETAILS: list[tuple[events.Event, str]] = [
         "require_grad = False, model.fc.weight, 2 parameters",
     ),
     (
+        events.FreezeWithoutEffect(1, attribute="requires_grad", tensor=1, count=1, unfreezes=True),
+        "requires_grad = True, model.fc.weight, 1 parameter",
+    ),
+    (
+        events.StatePattern(1, what="gradient-carried", tensor=1, values=[4, 5]),
+        "the gradient of model.fc.weight was not cleared after a step by hand",
+    ),
+    (
         events.RateReduced(1, id=2, mode="min", never_better=True),
         "#2 lowers the rate, mode min; no value was better than the first",
     ),
@@ -127,12 +135,22 @@ DETAILS: list[tuple[events.Event, str]] = [
         "SGD #1: group 1: lr = 0.01",
     ),
     (
+        events.Optimizer(
+            1, id=1, optimizer="SGD", groups=[events.ParameterGroup({"lr": 0.1})], indices=[0], rates=[0.1, 0.01]
+        ),
+        "SGD #1: group 0: lr = 0.1; created with the rates 0.1, 0.01",
+    ),
+    (
         events.OptimizerStep(1, optimizer="SGD", tensors=2, optimizer_id=1, carried=True),
         "SGD, 2 tensors; the last step's gradients were not cleared",
     ),
     (events.BackwardEnd(1, duration_us=2, raised=True), "raised an exception after 2 us"),
     (events.OptimizerStep(1, optimizer="SGD", tensors=2), "SGD, 2 tensors"),
     (events.OptimizerStepEnd(1, optimizer="SGD", duration_us=2), "SGD, in 2 us"),
+    (
+        events.OptimizerStepEnd(1, optimizer="LBFGS", duration_us=2, carried=True),
+        "LBFGS, in 2 us; the last step's gradients were not cleared",
+    ),
     (events.Gradient(1, tensor=1), "model.fc.weight: none"),
     (
         events.Gradient(1, tensor=1, statistics=events.Statistics("nan", "nan", "nan", 2)),

@@ -44,6 +44,7 @@ AS_JSON = {
     (events.Loss, "nodes"),
     (events.Loss, "calls"),
     (events.Optimizer, "groups"),
+    (events.Optimizer, "rates"),
 }
 """The fields that stand in a column as JSON."""
 

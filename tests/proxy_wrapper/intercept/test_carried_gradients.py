@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import OptimizerStep
+from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,13 +147,15 @@ def test_gradients_that_are_put_in_the_place_of_others_are_none(logdir: str, see
     assert carried(seen) == [False] * 3
 
 
-def test_a_closure_clears_in_the_step_itself(logdir: str, seen: MemoryObserver) -> None:
+@pytest.mark.parametrize("clears", [True, False])
+def test_a_closure_clears_in_the_step_itself(clears: bool, logdir: str, seen: MemoryObserver) -> None:
     model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
     inputs = torch.randn(2, 4)
 
     def closure() -> float:
-        optimizer.zero_grad()
+        if clears:
+            optimizer.zero_grad()
         loss: torch.Tensor = model(inputs).square().sum()
         loss.backward()
         return loss.item()
@@ -162,3 +164,5 @@ def test_a_closure_clears_in_the_step_itself(logdir: str, seen: MemoryObserver) 
         optimizer.step(closure)
 
     assert carried(seen) == [False] * 3
+    ends = [event.carried for event in seen.events if isinstance(event, OptimizerStepEnd)]
+    assert ends == [False, not clears, not clears]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.events import Buffer, Gradient, OptimizerStep, Parameter, Update
+from proxy_wrapper.events import Buffer, Gradient, OptimizerStep, Parameter, StatePattern, Update
 from tests.proxy_wrapper.programs import Plain, images, labels, state_of, train
 
 if TYPE_CHECKING:
@@ -81,6 +81,36 @@ def test_every_update_and_gradient_is_seen(
         assert event.statistics is not None
         assert event.statistics.maximum == gradient.max().item()
         assert event.location
+
+
+def clear_in_place(model: nn.Module) -> None:
+    model.zero_grad(set_to_none=False)
+
+
+def weaken(model: nn.Module) -> None:
+    """The gradients are a momentum."""
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.mul_(0.9)
+
+
+def leave(model: nn.Module) -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("clear", [leave, clear_in_place, weaken, nn.Module.zero_grad])
+def test_gradients_that_no_step_by_hand_clears_are_told(
+    clear: Callable[[nn.Module], None], logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    for _ in range(7):
+        output = model(torch.ones(2, 4))
+        clear(model)
+        output.square().sum().backward()
+        for parameter in model.parameters():
+            subtract(parameter)
+    found = [(each.what, list(each.values)) for each in seen.events if isinstance(each, StatePattern)]
+    assert found == [("gradient-carried", [4, 5])] * (clear is leave)
 
 
 def test_an_optimizer_of_the_program_s_own_is_seen_by_what_it_changes(logdir: str, seen: MemoryObserver) -> None:

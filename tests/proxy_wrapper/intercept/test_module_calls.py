@@ -62,6 +62,25 @@ def test_evaluation_is_told_from_training(logdir: str, seen: MemoryObserver) -> 
     assert [event.training for event in seen.events if isinstance(event, CallModule)] == [False]
 
 
+def test_a_dropped_result_of_a_call_without_autograd_is_told(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(2, 2), logdir=logdir)
+    x = torch.ones(1, 2)
+    model(x)
+    with torch.no_grad():
+        model(x)
+        model(x).sum()
+        kept = [model(x)]
+        model.eval()(x)
+    assert kept
+    assert [each.discarded for each in seen.events if isinstance(each, CallModule)] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
 def test_calls_that_raise_end_as_raised_from_the_inside_out(logdir: str, seen: MemoryObserver) -> None:
     model = Proxy.Proxy(Plain(), recurse=True, logdir=logdir)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):

@@ -128,3 +128,17 @@ def test_the_only_line_that_clears_gradients_is_known(logdir: str, seen: MemoryO
     (event,) = told(seen)
     lines = {each.id: each.line for each in seen.events if isinstance(each, Location)}
     assert lines[event.clears] == step.__code__.co_firstlineno + 1
+
+
+def test_rates_that_one_replaces_are_told(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    for scale in (1.0, 0.1):
+        groups: list[dict[str, Any]] = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.5 * scale}]
+        optimizer = torch.optim.SGD(groups, lr=0.5)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.25
+        step(model, optimizer)
+    lines = {each.id: each.line for each in seen.events if isinstance(each, Location)}
+    assigned = test_rates_that_one_replaces_are_told.__code__.co_firstlineno + 6
+    assert [list(each.rates) for each in told(seen)] == [[], [0.5, 0.05]]
+    assert lines[told(seen)[1].overwrites] == assigned

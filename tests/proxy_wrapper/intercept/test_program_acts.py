@@ -302,6 +302,46 @@ def test_what_is_frozen_is_not_told(logdir: str, seen: MemoryObserver) -> None:
     assert not of(seen, FreezeWithoutEffect)
 
 
+class Wrapped(nn.Module):
+    """Its own attribute says whether it trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requires_grad = False
+        self.first = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.first(x)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_attribute_of_a_module_around_the_layers_is_told_unless_its_class_has_it(
+    own: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    model: Any = Proxy.Proxy(Wrapped() if own else nn.Sequential(Net()), recurse=True, logdir=logdir)
+    assigned = 0
+    if not own:
+        assigned = sys._getframe().f_lineno + 1
+        model[0].requires_grad = False
+    train(model, 2)
+    found = [(each.attribute, each.count, line(seen, each.made)) for each in of(seen, FreezeWithoutEffect)]
+    assert found == ([] if own else [("requires_grad", len(list(model.parameters())), assigned)])
+
+
+def test_unfreezing_a_module_by_an_attribute_is_told(logdir: str, seen: MemoryObserver) -> None:
+    model: Any = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.first.requires_grad_(False)
+    for step in range(33):
+        model(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+        if step == 5:
+            assigned = sys._getframe().f_lineno + 1
+            model.first.requires_grad = True
+    found = [(each.count, each.unfreezes, line(seen, each.made)) for each in of(seen, FreezeWithoutEffect)]
+    assert found == [(2, True, assigned)]
+
+
 # Graphs.
 
 

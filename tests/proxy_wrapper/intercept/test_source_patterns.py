@@ -82,12 +82,15 @@ def main(logdir):
     model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(), nn.Linear(6, 2), nn.ReLU())
     if logdir is not None:
         model = Proxy.Proxy(model, name="model", logdir=logdir, log_level=LEVEL, recurse=True)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    groups = [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters()}]
+    optimizer = torch.optim.Adam(groups, lr=0.01, betas=(0.999, 0.9))
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
     losses = []
     for x, y in DataLoader(Changes(), batch_size=6, shuffle=True):
         out = model(x)
         anchor, neg, pos = Doubling.apply(out).chunk(3)
-        loss = F.mse_loss(out, y) + F.triplet_margin_loss(anchor, neg, pos)
+        loss = F.mse_loss(out, y) + F.triplet_margin_loss(anchor, neg, pos) + 0.1 * out.norm().item()
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
@@ -113,4 +116,5 @@ def test_a_program_with_many_mistakes_trains_as_before(level: str, tmp_path: Pat
     assert len(plain) == len(traced)
     assert all(torch.equal(one, other) for one, other in zip(plain, traced, strict=True))
     expected = {"arguments-swapped", "backward-ignores-gradient", "byte-difference-wraps", "targets-out-of-range"}
+    expected |= {"loss-term-cut-off", "group-rates-overwritten", "betas-swapped"}
     assert expected <= {each.code for each in find(tmp_path / "trace")}

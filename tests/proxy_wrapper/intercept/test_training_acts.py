@@ -241,6 +241,17 @@ def test_a_module_is_told_where_it_was_made_and_what_it_is_set_to(logdir: str, s
     assert modules["Net"].settings == {}
 
 
+def test_a_module_that_took_the_place_of_another_is_told_where_it_was_assigned(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model = Net()
+    assigned = here(1)
+    model.fc = nn.Sequential(nn.Linear(4, 2))  # type: ignore[assignment]
+    Proxy.Proxy(model, recurse=True, logdir=logdir)
+    (module,) = (event for event in of(seen, Module) if event.type == "Sequential")
+    assert line(seen, module.made) == assigned
+
+
 def test_calls_tell_whether_autograd_is_off_and_the_first_three_what_they_are_given(
     logdir: str, seen: MemoryObserver
 ) -> None:

@@ -69,7 +69,19 @@ _PENDING_FIELDS: Final[dict[str, Any]] = {
 }
 """The fields that may be pending, each with its value if the numbers are lost."""
 _MAY_BE_PENDING: Final = frozenset(
-    (Parameter, Buffer, OptimizerState, Gradient, Update, NonFinite, GetAttr, Backward, OptimizerStep, Input)
+    (
+        Parameter,
+        Buffer,
+        OptimizerState,
+        Gradient,
+        Update,
+        NonFinite,
+        GetAttr,
+        Backward,
+        OptimizerStep,
+        Input,
+        OptimizerStepEnd,
+    )
 )
 """The exact types of events with pending fields. `isinstance` would cost more here than encoding the event."""
 _SEVERAL_STATISTICS: Final = {
