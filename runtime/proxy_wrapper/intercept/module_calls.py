@@ -323,7 +323,9 @@ class ModuleCalls:
         statistics: Sequence[PendingOr] | None = None
         if not stack and entry.level <= INFO:
             with torch._C.DisableTorchFunction():
-                thread.last_node_of_model, thread.last_model = last_node_of(outputs), entry
+                last = last_node_of(outputs)
+            if last >= 0:  # Otherwise a target network or a teacher, which has no part in the graph.
+                thread.last_node_of_model, thread.last_model = last, entry
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:

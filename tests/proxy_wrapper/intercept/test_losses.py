@@ -55,6 +55,20 @@ def test_a_way_is_told_once_and_another_shape_is_another_way(logdir: str, seen: 
     assert [event.loss for event in passes(seen)] == [1, 1, 2, 1]
 
 
+def test_a_target_network_without_a_graph_does_not_hide_where_the_model_ends(
+    logdir: str, seen: MemoryObserver
+) -> None:
+    model, target = (Proxy.Proxy(nn.Linear(4, 1), recurse=True, logdir=logdir) for _ in range(2))
+    x = torch.randn(3, 4)
+    predicted = model(x)
+    with torch.no_grad():
+        wanted = target(x)
+    F.mse_loss(predicted, wanted).backward()
+
+    (told,) = losses(seen)
+    assert calls(told)[:2] == [("MseLoss", False), ("Addmm", True)]
+
+
 def test_a_loss_that_the_model_itself_gives_lies_inside(logdir: str, seen: MemoryObserver) -> None:
     class WithLoss(nn.Module):
         def __init__(self) -> None:
