@@ -732,6 +732,9 @@ class NonFinite(Happening, frozen=True, gc=False):
 
     For a loss, `computed` is the location of the line that computed it. If one of the variables that it was computed
     from holds a NaN, `variable` is the first of them, and `computed` is the line that computed that variable.
+
+    `operation` is the operation that made the value from finite ones, such as "div", if the autograd graph tells; for a
+    gradient, one without a finite derivative, such as "sqrt" at 0. `computed` is then the only line that calls it.
     """
 
     where: str = "output"
@@ -740,6 +743,7 @@ class NonFinite(Happening, frozen=True, gc=False):
     type: str = ""
     computed: Count = 0
     variable: str = ""
+    operation: str = ""
 
 
 class CallFunction(Happening, frozen=True, gc=False):

@@ -334,7 +334,8 @@ def _update(event: events.Update, names: Names) -> str:
 def _non_finite(event: events.NonFinite, names: Names) -> str:
     name = f" {names.tensor_name(event.tensor)}" if event.tensor else ""
     size = f" of {event.type}" if event.type else ""
-    return f"{event.where}{name}: {format_count(event.count, 'NaN or infinite element')}{size}"
+    cause = f", of {event.operation}" if event.operation else ""
+    return f"{event.where}{name}: {format_count(event.count, 'NaN or infinite element')}{size}{cause}"
 
 
 def _call_function(event: events.CallFunction, _: Names) -> str:

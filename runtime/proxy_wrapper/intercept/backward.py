@@ -25,6 +25,7 @@ from proxy_wrapper.intercept.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
+from proxy_wrapper.intercept.singularities import Singularities
 from proxy_wrapper.intercept.source_patterns import SourcePatterns
 from proxy_wrapper.known.thread_state import BackwardPass
 from proxy_wrapper.levels import INFO
@@ -60,6 +61,7 @@ class BackwardPasses:
         self._outputs = Outputs(tracer)
         self._losses = Losses(tracer)
         self._patterns = GraphPatterns(tracer)
+        self._singularities = Singularities(tracer)
         self._discarded = DiscardedResults(tracer)
         self._source_patterns = SourcePatterns(tracer)
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
@@ -151,6 +153,7 @@ class BackwardPasses:
                 marks = None
                 if is_training:
                     self._patterns.look(tensors, location)
+                    self._singularities.look(tensors, loss)
                     self._discarded.look(location)
                     self._source_patterns.look(location)
                     self._outputs.check_loss(tensors, location)

@@ -322,10 +322,7 @@ class ModuleCalls:
             words = tuple(map(self._describe, outputs))
         statistics: Sequence[PendingOr] | None = None
         if not stack and entry.level <= INFO:
-            with torch._C.DisableTorchFunction():
-                last = last_node_of(outputs)
-            if last >= 0:  # Otherwise a target network or a teacher, which has no part in the graph.
-                thread.last_node_of_model, thread.last_model = last, entry
+            _note_last(entry, outputs, thread)
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
@@ -457,6 +454,14 @@ class ModuleCalls:
             if isinstance(value, torch.Tensor):
                 words[key], numbers[key] = self._describe(value), self._meet(value)
         return words, numbers
+
+
+def _note_last(entry: ModuleEntry, outputs: Sequence[torch.Tensor], thread: ThreadState) -> None:
+    """Note where the graph of a root module ends; a target network called without a graph has no part in the loss."""
+    with torch._C.DisableTorchFunction():
+        last = last_node_of(outputs)
+    if last >= 0:
+        thread.last_node_of_model, thread.last_model = last, entry
 
 
 def _leave_live(live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]) -> Any:

@@ -1,23 +1,34 @@
 """Finds the variable of a running function in which a NaN first appeared.
 
 Among the variables behind a line, the first that holds a NaN was computed from variables without one, so its own line
-produced it.
+produced it. A variable that a loop assigns again, as `h = cell(h, x)` does, got its value there, not before the loop.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
-from proxy_wrapper.places.assigned_lines import variables_behind
+from proxy_wrapper.places.assigned_lines import loops_of, named_instructions, variables_behind
 from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.values.statistics import holds_nan
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Callable
+    from types import CodeType, FrameType
 
     from proxy_wrapper.places.assigned_lines import AssignedLine
+
+
+_MOST_CALLERS: Final = 8
+
+
+class OriginOfNan(NamedTuple):
+    """A variable that holds a NaN: the function in which it is, and its assignment."""
+
+    frame: FrameType
+    assigned: AssignedLine
 
 
 def first_nan(frame: FrameType) -> AssignedLine | None:
@@ -30,5 +41,46 @@ def first_nan(frame: FrameType) -> AssignedLine | None:
     for each in behind:
         value = values.get(each.name, frame.f_globals.get(each.name))
         if type(value) is torch.Tensor and holds_nan(value):
-            return each
+            return _again_in_loop(each, behind)
     return None
+
+
+def origin_of_nan(frame: FrameType, is_followed: Callable[[CodeType], bool]) -> OriginOfNan | None:
+    """The first variable behind the current line of `frame` that holds a NaN, or else None.
+
+    If its line reads an argument that holds a NaN already, the variables of the caller are searched.
+
+    Args:
+        frame: a running function.
+        is_followed: whether the code of a caller is the program's.
+    """
+    found = first_nan(frame)
+    origin = None if found is None else OriginOfNan(frame, found)
+    for _ in range(_MOST_CALLERS):
+        caller = frame.f_back
+        line = frame.f_lineno if found is None else found.line
+        if caller is None or not is_followed(caller.f_code) or not _reads_nan_argument(frame, line):
+            break
+        frame, found = caller, first_nan(caller)
+        if found is not None:
+            origin = OriginOfNan(frame, found)
+    return origin
+
+
+def _reads_nan_argument(frame: FrameType, line: int) -> bool:
+    """Whether a line reads an argument that holds a NaN, and that the function does not assign itself."""
+    code = frame.f_code
+    arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    read = {each.name for each in named_instructions(code) if each.line == line and not each.is_store}
+    assigned = {each.name for each in named_instructions(code) if each.is_store}
+    names = arguments & read - assigned
+    values = values_of(frame) if names else {}
+    given = (values.get(name) for name in names)
+    return any(type(value) is torch.Tensor and holds_nan(value) for value in given)
+
+
+def _again_in_loop(first: AssignedLine, behind: list[AssignedLine]) -> AssignedLine:
+    """The last assignment of the same variable if it is in a loop that begins after the first one; else the first."""
+    last = next(each for each in reversed(behind) if each.name == first.name)
+    loops = loops_of(first.code) if last.line > first.line else ()
+    return last if any(first.line < loop.start <= last.line < loop.stop for loop in loops) else first

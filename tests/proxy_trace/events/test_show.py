@@ -189,6 +189,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.NonFinite(1, where="loss", count=1, type="float32[]"),
         "loss: 1 NaN or infinite element of float32[]",
     ),
+    (
+        events.NonFinite(1, where="gradient", tensor=1, count=1, type="float32[]", operation="sqrt"),
+        "gradient model.fc.weight: 1 NaN or infinite element of float32[], of sqrt",
+    ),
     (events.Limit(1, max_size=2_000_000_000), "2,000,000,000 bytes: from here on, only state changes are recorded"),
     (events.RunEnd(1, reason="exception", error="ValueError"), "exception ValueError"),
 ]
