@@ -2,7 +2,7 @@
 
 | the graph of a loss contains | code |
 | --- | --- |
-| comparisons of rows that were divided by the norm of the whole batch | normalised-by-batch |
+| comparisons of rows that were divided by the norm of the whole batch, or of each column | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
 | a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
@@ -30,7 +30,8 @@ NORM: Final = Rule(
     "Embeddings divided by the norm of the whole batch",
     "A loss compares the rows of matrices by distance or by product. Each matrix was first divided by the norm of all "
     "its elements: `norm()` without `dim`. The rows do not have length 1, but about 1 divided by the square root of "
-    "their number, and each row depends on all others.",
+    "their number, and each row depends on all others. Or a softmax over the products of rows follows, and each column "
+    "was divided by its own norm: `F.normalize(z, dim=0)`.",
     "Pass a dimension to the norm, `z / z.norm(dim=1, keepdim=True)`, or use `F.normalize(z, dim=1)`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),

@@ -18,6 +18,7 @@ from proxy_wrapper.loss_graph.output_ranges import targets_out_of_range
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
 from proxy_wrapper.loss_graph.targets import (
     binary_targets,
+    class_targets_as_scores,
     multi_hot_targets,
     pair_targets,
     sign_targets,
@@ -38,7 +39,7 @@ _BY_STRUCTURE: Final = (
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
     *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
-    *(divergences_that_outweigh, positive_weights, class_weights),
+    *(divergences_that_outweigh, positive_weights, class_weights, class_targets_as_scores),
 )
 """The finders that read what nodes have saved for the backward pass.
 

@@ -176,7 +176,7 @@ class Masked(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scores = self.layer(x).masked_fill(torch.ones(3, dtype=torch.bool), float("-inf"))
-        weights = scores.softmax(1)
+        weights: torch.Tensor = scores.softmax(1)
         return weights * 2
 
 
