@@ -648,6 +648,8 @@ class ScalerStep(Happening, frozen=True, gc=False):
 class Loading(Happening, frozen=True, gc=False):
     """An iteration over a `DataLoader` begins: the first, second, fourth, ... of this loader.
 
+    The third is recorded, too, if all three had the same order although it is drawn at random.
+
     `id` is the number of the loader, `sampler` the class of its sampler, `batches` the number of batches (0 if
     unknown), `workers` the number of worker processes, and `count` how many iterations have begun. `same_order` counts
     the iterations that drew a random order and got that of the iteration before. `first_only` counts those that yielded
@@ -657,6 +659,8 @@ class Loading(Happening, frozen=True, gc=False):
     has no weight, and which it never draws. `changed_samples` counts the iterations in which the data set changed a
     tensor that holds all its samples while it returned some. `changed_by` is the location of the function that returns
     a sample. `sampler_made` is the location of the only line that names the class of a sampler with too few weights.
+    `generator` is an attribute of the data set with a random generator that two or more workers copy, and from which
+    the line `drawn_at` draws.
     """
 
     id: Count = 0
@@ -673,6 +677,8 @@ class Loading(Happening, frozen=True, gc=False):
     changed_samples: Count = 0
     changed_by: Count = 0
     sampler_made: Count = 0
+    generator: str = ""
+    drawn_at: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

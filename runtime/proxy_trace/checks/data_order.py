@@ -5,7 +5,7 @@
 | is restarted for each step and yields its first batch, in a fixed order | same-batch |
 | shuffles, but has the same order in each iteration: the seed was set again, or `set_epoch` was not called \
 | same-order |
-| has several workers whose batches are equal | equal-worker-streams |
+| has several workers whose batches are equal, or that copy a generator of the data set | equal-worker-streams |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
 """
@@ -38,9 +38,9 @@ SAME_ORDER: Final = Rule(
     WARNING,
     "The same order of the data in every epoch",
     "A data loader that is used for training, and whose sampler shuffles, had the same order as in the previous "
-    "iteration in at least nine of ten iterations, and at least three. Either the random numbers started from the "
-    "same state, because something sets the seed in each epoch; or the sampler shuffles by an epoch number that never "
-    "changed.",
+    "iteration in at least nine of ten iterations, and at least three (two for a `DistributedSampler`). Either the "
+    "random numbers started from the same state, because something sets the seed in each epoch; or the sampler "
+    "shuffles by an epoch number that never changed.",
     "Set the seed once, before the first epoch; call `sampler.set_epoch(epoch)` at the top of each epoch.",
     "show {run} --kind loading,configuration",
     sources=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
@@ -50,7 +50,9 @@ EQUAL_WORKERS: Final = Rule(
     ERROR,
     "Workers that draw the same random numbers",
     "A data loader has several workers. In each round the batches of all workers had the same values, to the bit, "
-    "while the rounds differed from each other.",
+    "while the rounds differed from each other. Or the loader trains a model, and its data set draws samples with a "
+    "random generator that it keeps in an attribute. Each worker gets a copy with the same state, in each epoch again, "
+    "and neither the data set nor a `worker_init_fn` seeds it.",
     "Seed each worker differently: in `worker_init_fn` from `torch.initial_seed()`, which differs between workers; or "
     "draw from `torch` instead of a generator that the data set keeps.",
     "show {run} --kind loading",
@@ -81,6 +83,8 @@ CHANGES: Final = Rule(
 
 _FEWEST_FIRST: Final = 7
 _FEWEST_ORDERS: Final = 3
+_FEWEST_EPOCHS: Final = 2
+"""The fewest repeated orders of a sampler that shuffles by the number of the epoch: it tells that it never changed."""
 _FEWEST_RUNS: Final = 3
 _FEWEST_CHANGES: Final = 3
 
@@ -96,7 +100,11 @@ def _look(evidence: Evidence) -> Sight | None:
             if found is not None:
                 rule, reason, numbers = found
                 name = f"DataLoader ({loader.last.sampler})"
-                nearer = {CHANGES: loader.changed_place, WITHOUT_WEIGHT: loader.sampler_place}.get(rule, "")
+                nearer = {
+                    CHANGES: loader.changed_place,
+                    WITHOUT_WEIGHT: loader.sampler_place,
+                    EQUAL_WORKERS: loader.draw_place,
+                }.get(rule, "")
                 place = nearer or loader.place
                 findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
     return Sight(findings) if is_any else None
@@ -111,7 +119,8 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
             "each step started over and used the first batch",
             f"in {last.first_only:,} of {earlier:,} steps",
         )
-    if last.trains and last.same_order >= _FEWEST_ORDERS and _is_most(last.same_order, earlier):
+    fewest = _FEWEST_EPOCHS if last.sampler == "DistributedSampler" else _FEWEST_ORDERS
+    if last.trains and last.same_order >= fewest and _is_most(last.same_order, earlier):
         return (
             SAME_ORDER,
             "its order is random, but was the same each time",
@@ -126,6 +135,8 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
             "its data set changed its stored samples",
             f"in {last.changed_samples:,} of {earlier:,} epochs",
         )
+    if last.trains and last.generator:
+        return EQUAL_WORKERS, f"each worker has a copy of `{last.generator}`", f"{last.workers:,} workers"
     runs = last.given - last.same_batch
     if (
         last.workers > 1

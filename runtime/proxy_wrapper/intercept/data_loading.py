@@ -32,21 +32,28 @@ from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import bodies_around
+from proxy_wrapper.places.copied_generators import copied_generator
 from proxy_wrapper.places.named_lines import call_line
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
+from proxy_wrapper.values.torch_functions import tolist
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
+    from proxy_wrapper.places.copied_generators import CopiedGenerator
     from proxy_wrapper.tracer import Tracer
 
 _DRAWN: Final = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 _MOST_LOADERS: Final = 1000
 _FEWEST_DIMENSIONS: Final = 2
+_SEVERAL: Final = 2
+"""The fewest workers that can draw the same numbers."""
+_EARLY: Final = 3
+"""The iteration at which a repeated order is reported, although it is between the second and the fourth."""
 
 
 class _Loader:
@@ -147,7 +154,8 @@ class DataLoading(ReplacingInterceptor):
         loader.kept = _sample_tensors(iteration)
         loader.version, loader.is_changed = loader.versions(), False
         loader.iteration, loader.order, loader.taken, loader.step = weakref.ref(iteration), order, 0, step
-        if loader.count & (loader.count - 1) == 0:
+        is_told_early = loader.count == _EARLY and loader.same_order == _EARLY - 1
+        if loader.count & (loader.count - 1) == 0 or is_told_early:
             self._emit(loader, type(sampler).__name__, batches, iteration)
 
     def _gives(self, iteration: Any, batch: Any) -> None:
@@ -160,7 +168,7 @@ class DataLoading(ReplacingInterceptor):
         if not loader.is_changed and loader.versions() != loader.version:
             loader.is_changed = True
             loader.changed += 1
-        if getattr(iteration, "_num_workers", 0) < 2:
+        if getattr(iteration, "_num_workers", 0) < _SEVERAL:
             return
         before, loader.batch = loader.batch, _digest(batch)
         loader.same_batch += before is not None and before == loader.batch
@@ -191,6 +199,8 @@ class DataLoading(ReplacingInterceptor):
         thread = tracer.thread
         location = tracer.locator.locate(4)
         changed_by = tracer.locator.line(_getitem_line(getattr(iteration, "_dataset", None))) if loader.changed else 0
+        copied = self._copied_generator(iteration)
+        drawn_at = 0 if copied is None else tracer.locator.line(copied.line)
         sampler_made = 0
         if loader.unweighted:
             bodies = bodies_around(sys._getframe(), tracer.locator.is_user_code)
@@ -216,8 +226,19 @@ class DataLoading(ReplacingInterceptor):
             loader.changed,
             changed_by,
             sampler_made,
+            "" if copied is None else copied.name,
+            drawn_at,
         )
-        tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made))
+        tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made, drawn_at))
+
+    def _copied_generator(self, iteration: Any) -> CopiedGenerator | None:
+        """A generator that several workers copy from their data set, unless something may seed the copies."""
+        dataset: Any = getattr(iteration, "_dataset", None)
+        if getattr(iteration, "_num_workers", 0) < _SEVERAL or getattr(iteration, "_worker_init_fn", None) is not None:
+            return None
+        while type(dataset) is Subset:
+            dataset = dataset.dataset
+        return copied_generator(dataset, self._tracer.locator.is_user_code)
 
 
 def _count_unweighted(iteration: Any, sampler: Any) -> int:
@@ -272,10 +293,13 @@ def _order_of(iteration: Any, sampler: Any) -> int | None:
     if _has_epochs(sampler):
         epoch = getattr(sampler, "epoch", None)
         return epoch if type(epoch) is int else None
-    if type(sampler) in _DRAWN and sampler.generator is None:
-        seed = getattr(iteration, "_base_seed", None)
-        return seed if type(seed) is int else None
-    return None
+    if type(sampler) not in _DRAWN:
+        return None
+    if type(sampler.generator) is torch.Generator:  # What it will draw depends on its state alone.
+        with unobserved():
+            return hash(bytes(tolist(sampler.generator.get_state())))
+    seed = getattr(iteration, "_base_seed", None)
+    return seed if type(seed) is int else None
 
 
 def _count_batches(index_sampler: Any) -> int:

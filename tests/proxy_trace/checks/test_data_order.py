@@ -23,11 +23,12 @@ EVALUATED = (events.CallModule(2, module=1), events.ReturnModule(3, module=1))
 def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
     given = fields.pop("given", 8 * count)
     trains = bool(fields.pop("trains", 0))
+    sampler = fields.pop("sampler", "Sampler")
     return events.Loading(
         1,
         location=3,
         id=1,
-        sampler="Sampler",
+        sampler=sampler,
         batches=8,
         workers=workers,
         count=count,
@@ -48,6 +49,12 @@ def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
         pytest.param(loading(8, same_order=3, trains=1), TRAINED, [], id="one order now and then"),
         pytest.param(loading(2, 2, given=8, same_batch=4), TRAINED, ["equal-worker-streams"], id="pairs"),
         pytest.param(loading(2, 2, given=8, same_batch=7), TRAINED, [], id="all alike"),
+        pytest.param(loading(2, 2, generator="rng", trains=1), TRAINED, ["equal-worker-streams"], id="copies"),
+        pytest.param(loading(2, 2, generator="rng"), TRAINED, [], id="copies of what trains nothing"),
+        pytest.param(loading(3, same_order=2, trains=1), TRAINED, [], id="one order, twice"),
+        pytest.param(
+            loading(3, same_order=2, trains=1, sampler="DistributedSampler"), TRAINED, ["same-order"], id="one epoch"
+        ),
         pytest.param(loading(1, unweighted=7), TRAINED, ["samples-without-weight"], id="fewer weights than samples"),
         pytest.param(
             loading(4, changed_samples=3, trains=1), TRAINED, ["data-set-changes"], id="changed in each epoch"

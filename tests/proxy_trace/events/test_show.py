@@ -62,6 +62,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "#2: RandomSampler, 8 batches, iteration 4, 3 in the same order as before",
     ),
     (
+        events.Loading(1, id=2, sampler="RandomSampler", workers=2, count=1, generator="rng"),
+        "#2: RandomSampler, iteration 1, its 2 workers copy `rng`",
+    ),
+    (
         events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
         "#2: MySampler, iteration 4, 2 with only the first batch, 1 of 9 batches equal to the one before",
     ),

@@ -144,6 +144,22 @@ def test_an_order_that_is_drawn_anew_from_one_seed_is_counted(
     assert (last.count, last.same_order, last.trains, last.batches, last.given) == (4, repeated, True, 4, 12)
 
 
+@pytest.mark.parametrize(("seed", "repeated"), [(True, 2), (False, 0)])
+def test_an_order_that_is_drawn_from_a_generator_that_is_seeded_again_is_counted(
+    seed: bool, repeated: int, logdir: str, seen: MemoryObserver
+) -> None:
+    Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    generator = torch.Generator().manual_seed(1)
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3, shuffle=True, generator=generator)
+    for _ in range(3):
+        if seed:
+            generator.manual_seed(1)
+        for _ in loader:
+            pass
+    last = of(seen, Loading)[-1]
+    assert (last.count, last.same_order) == ((3, repeated) if seed else (2, 0))
+
+
 def test_a_first_batch_again_and_again_is_counted(logdir: str, seen: MemoryObserver) -> None:
     model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
     loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3)
