@@ -14,7 +14,7 @@ from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.attentions import ATTENDED
-from proxy_wrapper.loss_graph.class_scores import SOFTMAX
+from proxy_wrapper.loss_graph.class_scores import CLASSES_OVER_SAMPLES, SOFTMAX
 from proxy_wrapper.loss_graph.class_weights import CLASSES, POSITIVES
 from proxy_wrapper.loss_graph.critics import ERROR
 from proxy_wrapper.loss_graph.draws import DRAW
@@ -110,7 +110,7 @@ class GraphPatterns:
             return self._line_of_modules(lambda code: self._view_lines(code, pattern.viewed_to))
         if pattern.what in _LINES:
             return self._line_of(_LINES[pattern.what])
-        if pattern.what == SOFTMAX:
+        if pattern.what in (SOFTMAX, CLASSES_OVER_SAMPLES):
             return 0 if pattern.dim else self._line_of_modules(self._softmax_lines)
         if pattern.what in _LINES_AROUND:
             locator = self._tracer.locator

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.loss_graph.attentions import attended_padding
-from proxy_wrapper.loss_graph.class_scores import classes_in_views, similarities_with_self, softmaxes
+from proxy_wrapper.loss_graph.class_scores import (
+    classes_in_views,
+    classes_over_samples,
+    similarities_with_self,
+    softmaxes,
+)
 from proxy_wrapper.loss_graph.class_weights import class_weights, positive_weights
 from proxy_wrapper.loss_graph.critics import errors_not_detached
 from proxy_wrapper.loss_graph.custom_functions import gradients_not_read
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.loss_graph.pattern import Pattern
 
 _BY_STRUCTURE: Final = (
-    *(linear_layers, softmaxes, classes_in_views, similarities_with_self, mixed_views, mixed_heads),
-    *(draws_without_gradient, targets_as_scores, gradients_not_read),
+    *(linear_layers, softmaxes, classes_over_samples, classes_in_views, similarities_with_self),
+    *(mixed_views, mixed_heads, draws_without_gradient, targets_as_scores, gradients_not_read),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
