@@ -269,16 +269,18 @@ class CallModule(Happening, frozen=True, gc=False):
 
 
 class Input(Happening, frozen=True, gc=False):
-    """The values of a floating-point tensor passed to `module`, an outermost module, in training mode.
+    """The values of a floating-point tensor passed to `module`, an outermost module.
 
     `position` is its index among the inputs of the call, `type` its description, and `input_id` its number. Recorded
-    only for the first few calls of a module.
+    only for the first few calls of a module in training mode, and for the first few in evaluation mode (`evaluation`)
+    after these.
     """
 
     position: Count = 0
     type: str = ""
     input_id: Count = 0
     statistics: Statistics | None = None
+    evaluation: bool = False
 
 
 class ReturnModule(Happening, frozen=True, gc=False):

@@ -262,7 +262,10 @@ class ModuleCalls:
         if module.training:
             if entry.input_looks:
                 self._inputs.look(entry, args, location, thread)
-        elif entry.dropout_looks and is_seen:
+            return
+        if entry.evaluation_looks and entry.was_called:
+            self._inputs.look(entry, args, location, thread, is_evaluation=True)
+        if entry.dropout_looks and is_seen:
             entry.dropout_looks -= 1
             self._dropouts.begin(thread)
 
