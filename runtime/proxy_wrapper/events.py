@@ -375,6 +375,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
       of their weights, in order of execution. `values` is 1 if any linear layer in the graph follows an activation.
     - "softmax": over dimension `dim` of a tensor of `shape`. `made` is the location of the line that computes it, if
       `dim` is 0 and only one line of the modules' code computes a softmax over it.
+    - "class-softmax": a softmax over the samples makes the probabilities of classes, of `shape`. `made` likewise.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
@@ -413,6 +414,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "sign-targets": some are neither 1 nor -1 (for a soft margin loss: some are 0). `values`: how many, of how many.
     - "multi-hot-targets": targets of a cross entropy; some rows have several ones and some none. `values`: the number
       of rows with several ones, of rows with none, and of all rows.
+    - "targets-as-scores": targets of `shape` have a gradient, and the scores of the cross entropy have none.
+    - "classes-in-order": in two epochs the targets of a cross entropy were in ascending order. `values`: the number of
+      batches of an epoch, the lowest class and the highest.
     - "last-step-padding": a model takes the last step, in dimension `dim`, of a recurrent layer's output for padded
       tokens. `values`: the number of sequences that end with padding, and of all. `made` is the location of the line
       that takes it, if there is only one.

@@ -5,6 +5,7 @@
 | is restarted for each step and yields its first batch, in a fixed order | same-batch |
 | shuffles, but has the same order in each iteration: the seed was set again, or `set_epoch` was not called \
 | same-order |
+| does not shuffle, and its samples come in the order of their classes | batches-in-class-order |
 | has several workers whose batches are equal, or that copy a generator of the data set | equal-worker-streams |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
@@ -19,6 +20,8 @@ from proxy_trace.checks.finding import ERROR, WARNING
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.acts_summary import LoaderSummary
@@ -44,6 +47,20 @@ SAME_ORDER: Final = Rule(
     "Set the seed once, before the first epoch; call `sampler.set_epoch(epoch)` at the top of each epoch.",
     "show {run} --kind loading,configuration",
     sources=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
+)
+CLASS_ORDER: Final = Rule(
+    "batches-in-class-order",
+    WARNING,
+    "Batches in the order of their classes",
+    "A data loader that is used for training does not shuffle. In two epochs, no batch of a classification had a lower "
+    "class than the batch before: the samples are sorted by class, so a step sees one class or two. It undoes what the "
+    "steps with the other classes learned, and batch norms see one class at a time.",
+    "Pass `shuffle=True` to the `DataLoader` of the training data.",
+    "show {run} --kind graph_pattern,loading",
+    sources=(
+        "https://github.com/Deci-AI/super-gradients/issues/416",
+        "https://github.com/pytorch/vision/issues/7818",
+    ),
 )
 EQUAL_WORKERS: Final = Rule(
     "equal-worker-streams",
@@ -86,6 +103,8 @@ _FEWEST_ORDERS: Final = 3
 _FEWEST_EPOCHS: Final = 2
 """The fewest repeated orders of a sampler that shuffles by the number of the epoch: it tells that it never changed."""
 _FEWEST_RUNS: Final = 3
+_OF_ORDER: Final = 3
+"""The values of an order of classes: the number of batches, the lowest class and the highest."""
 _FEWEST_CHANGES: Final = 3
 
 
@@ -94,9 +113,10 @@ def _look(evidence: Evidence) -> Sight | None:
     is_any = False
     for of_process in evidence.of_processes:
         rank = [of_process.process.rank]
+        orders = [each.event.values for each in of_process.acts.patterns if each.event.what == "classes-in-order"]
         for loader in of_process.acts.loaders.values():
             is_any = True
-            found = _judge(loader)
+            found = _judge(loader) or _judge_order(loader, orders)
             if found is not None:
                 rule, reason, numbers = found
                 name = f"DataLoader ({loader.last.sampler})"
@@ -148,6 +168,19 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     return None
 
 
+def _judge_order(loader: LoaderSummary, orders: Sequence[Sequence[float | str]]) -> tuple[Rule, str, str] | None:
+    """The finding if a loader that does not shuffle has as many batches as a sequence of batches in class order."""
+    last = loader.last
+    if last.sampler != "SequentialSampler" or not last.trains:
+        return None
+    found = next((each for each in orders if len(each) == _OF_ORDER and each[0] == last.batches), None)
+    if found is None:
+        return None
+    _, lowest, highest = found
+    reason = "it does not shuffle, and its samples are sorted by class"
+    return CLASS_ORDER, reason, f"{last.batches:,} batches, from class {lowest:g} to class {highest:g}"
+
+
 def _is_most(part: int, whole: int) -> bool:
     return part * 10 >= whole * 9
 
@@ -156,6 +189,6 @@ CHECK: Final = Check(
     "data",
     "training saw all data, in an order that changes",
     _look,
-    (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
+    (SAME_BATCH, SAME_ORDER, CLASS_ORDER, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
 )
 """Applies if batches came from a `DataLoader`."""

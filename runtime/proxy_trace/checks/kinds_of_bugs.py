@@ -589,6 +589,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "Training data that are sorted by class are not shuffled.",
+        "batches-in-class-order",
+        ("https://github.com/Deci-AI/super-gradients/issues/416", "https://github.com/pytorch/vision/issues/7818"),
+    ),
+    KindOfBug(
+        "Loss and data",
         "Workers of a loader draw the same random numbers.",
         "equal-worker-streams",
         (

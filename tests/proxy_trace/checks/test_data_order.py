@@ -74,3 +74,21 @@ def test_what_a_loader_gives_is_judged(
     found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, record, *calls))
     told = [(each.code, each.place) for each in found if each.name.startswith("DataLoader")]
     assert told == [(code, "train.py:20") for code in codes]
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "is_told"),
+    [
+        pytest.param({"sampler": "SequentialSampler", "trains": 1}, (8, 0, 5), True, id="sorted"),
+        pytest.param({"sampler": "SequentialSampler"}, (8, 0, 5), False, id="a loader that trains nothing"),
+        pytest.param({"sampler": "RandomSampler", "trains": 1}, (8, 0, 5), False, id="a loader that shuffles"),
+        pytest.param({"sampler": "SequentialSampler", "trains": 1}, (6, 0, 5), False, id="batches of something else"),
+    ],
+)
+def test_batches_in_the_order_of_their_classes_are_told(
+    tmp_path: Path, write_trace: WriteTrace, fields: dict[str, Any], values: tuple[int, int, int], is_told: bool
+) -> None:
+    pattern = events.GraphPattern(1, what="classes-in-order", values=values)
+    found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, loading(2, **fields), *TRAINED, pattern))
+    told = [(each.code, each.place) for each in found if each.name.startswith("DataLoader")]
+    assert told == [("batches-in-class-order", "train.py:20")] * is_told
