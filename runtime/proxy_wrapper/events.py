@@ -376,6 +376,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "softmax": over dimension `dim` of a tensor of `shape`. `made` is the location of the line that computes it, if
       `dim` is 0 and only one line of the modules' code computes a softmax over it.
     - "class-softmax": a softmax over the samples makes the probabilities of classes, of `shape`. `made` likewise.
+    - "softmax-over-queries": a softmax over dimension `dim` of products of queries and keys, of `shape`, whose other
+      dimension is then summed over. `made` is the location of the only line of the modules' code with a softmax.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,

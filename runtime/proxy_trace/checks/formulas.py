@@ -5,6 +5,7 @@
 | comparisons of rows that were divided by the norm of the whole batch, or of each column | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
+| a softmax over one dimension of the products of queries and keys, and a sum over the other | softmax-over-queries |
 | a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
@@ -110,7 +111,25 @@ NOT_READ: Final = Rule(
     ),
 )
 
+QUERIES: Final = Rule(
+    "softmax-over-queries",
+    WARNING,
+    "Attention weights that sum to 1 over the queries",
+    "An attention of n queries to n keys applies a softmax to their products, and then sums values over the other "
+    "dimension: the weights with which one query sums up the values do not sum to 1. Either the softmax has the wrong "
+    "dimension, or a transposition is missing before the second product. Weights that are divided by their sum first "
+    "are not reported.",
+    "Apply the softmax over the keys, `scores.softmax(dim=-1)` for `queries @ keys.transpose(-2, -1)`, and multiply "
+    "the weights by the values: `weights @ values`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+        "https://github.com/heykeetae/Self-Attention-GAN/issues/11",
+    ),
+)
+
 _RULES: Final = {
+    "softmax-over-queries": (QUERIES, "attention", "its weights, of shape {shape}, sum to 1 over another dimension"),
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
     "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
     "divergence-outweighs": (
@@ -155,6 +174,6 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO),
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, QUERIES),
 )
 """Present only if it finds something, because few programs contain such formulas."""

@@ -588,6 +588,15 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/kan-bayashi/ParallelWaveGAN/issues/177", "https://github.com/k2-fsa/icefall/pull/221"),
     ),
     KindOfBug(
+        "Structure",
+        "An attention normalises its weights over the queries, but sums over the keys.",
+        "softmax-over-queries",
+        (
+            "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+            "https://github.com/heykeetae/Self-Attention-GAN/issues/11",
+        ),
+    ),
+    KindOfBug(
         "Loss and data",
         "Training data that are sorted by class are not shuffled.",
         "batches-in-class-order",

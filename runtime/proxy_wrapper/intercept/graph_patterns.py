@@ -13,6 +13,7 @@ import torch
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.loss_graph.attention_sums import OVER_QUERIES
 from proxy_wrapper.loss_graph.attentions import ATTENDED
 from proxy_wrapper.loss_graph.class_scores import CLASSES_OVER_SAMPLES, SOFTMAX
 from proxy_wrapper.loss_graph.class_weights import CLASSES, POSITIVES
@@ -40,6 +41,7 @@ from proxy_wrapper.places.named_lines import (
     reconstruction_line,
     scale_line,
 )
+from proxy_wrapper.places.operation_lines import operation_lines
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.places.softmax_lines import softmax_lines
 from proxy_wrapper.places.view_lines import view_lines
@@ -75,6 +77,7 @@ class GraphPatterns:
             SEEN: mask_lines,
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
+            OVER_QUERIES: lambda code: operation_lines(code, "softmax"),
         }
         self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.loss_graph.attention_sums import softmaxes_over_queries
 from proxy_wrapper.loss_graph.attentions import attended_padding
 from proxy_wrapper.loss_graph.class_scores import (
     classes_in_views,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _BY_STRUCTURE: Final = (
     *(linear_layers, softmaxes, classes_over_samples, classes_in_views, similarities_with_self),
-    *(mixed_views, mixed_heads, draws_without_gradient, targets_as_scores, gradients_not_read),
+    *(softmaxes_over_queries, mixed_views, mixed_heads, draws_without_gradient, targets_as_scores, gradients_not_read),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),

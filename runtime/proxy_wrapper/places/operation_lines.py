@@ -38,12 +38,13 @@ def operation_line(
         for start in starts
         if is_followed(start.code)
         for called in reachable(start, is_followed)
-        for each in _lines(called.body.code, operation)
+        for each in operation_lines(called.body.code, operation)
     }
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _lines(code: CodeType, operation: str) -> Iterator[AssignedLine]:
+def operation_lines(code: CodeType, operation: str) -> Iterator[AssignedLine]:
+    """The lines of a function that call an operation."""
     names = _NAMES.get(operation, frozenset({operation, f"{operation}_"}))
     before = ""
     for each in named_instructions(code):
