@@ -34,6 +34,8 @@ from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import bodies_around
 from proxy_wrapper.places.copied_generators import copied_generator
 from proxy_wrapper.places.named_lines import call_line
+from proxy_wrapper.source_patterns.pattern import Pattern
+from proxy_wrapper.source_patterns.reshaped_samples import reshaped_samples
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
@@ -174,7 +176,7 @@ class DataLoading(ReplacingInterceptor):
         loader.same_batch += before is not None and before == loader.batch
 
     def _read_getitem(self, dataset: Any) -> None:
-        """Report differences of bytes that wrap around, in the function that returns a sample. It is read once."""
+        """Report what the function that returns a sample does wrong to samples, by their values. It is read once."""
         while type(dataset) is Subset:
             dataset = dataset.dataset
         line = _getitem_line(dataset)
@@ -186,11 +188,15 @@ class DataLoading(ReplacingInterceptor):
         if syntax is None:
             return
         with unobserved() as readable:
-            found = list(unsigned_differences(syntax, dataset, lambda: _length_of(dataset))) if readable else []
+            found = [
+                Pattern(UNSIGNED, each.line, each.names)
+                for each in (unsigned_differences(syntax, dataset, lambda: _length_of(dataset)) if readable else ())
+            ]
+            found += reshaped_samples(syntax, dataset) if readable else ()
         for each in found:
             made = tracer.locator.line(AssignedLine(line.code, each.line))
             event = SourcePattern(
-                tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNSIGNED, each.names, made
+                tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, each.what, each.names, made
             )
             tracer.broadcast(event, 0, level=INFO, also=(made,))
 

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from proxy_wrapper.loss_graph.nodes import sequence_number
+from proxy_wrapper.loss_graph.nodes import SOFTMAXES, sequence_number
 from proxy_wrapper.loss_graph.saved_tensors import saved_tensor
 from proxy_wrapper.values.torch_functions import aminmax, convert, is_floating_point, item, numel, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_MOST_NODES: Final = 96
-_MOST_READ: Final = 12
+_MOST_NODES: Final = 64
+_MOST_NODES_ONCE: Final = 512
+"""The most nodes that are searched once, for the origin of the first non-finite value."""
+_MOST_READ: Final = 6
+_LARGEST: Final = 1 << 16
+"""The most elements that are read before each backward pass."""
 
 
 class _Kind(NamedTuple):
@@ -63,6 +67,7 @@ def _begins_at_zero(lowest: float, _highest: float) -> bool:
     return lowest == 0
 
 
+_POWER: Final = "PowBackward0"
 _KINDS: Final = {
     "SqrtBackward0": _Kind("sqrt", "result", _is_nan, _begins_at_zero),
     "RsqrtBackward0": _Kind("rsqrt", "result", _is_infinite, _is_infinite),
@@ -72,7 +77,7 @@ _KINDS: Final = {
     "AcosBackward0": _Kind("acos", "self", _is_above_one, _is_at_least_one),
     "AsinBackward0": _Kind("asin", "self", _is_above_one, _is_at_least_one),
     "SoftmaxBackward0": _Kind("softmax", "result", _is_nan, _is_nan),
-    "PowBackward0": _Kind("pow", "self", _is_negative, _begins_at_zero),
+    _POWER: _Kind("pow", "self", _is_negative, _begins_at_zero),
     "DivBackward0": _Kind("div", "other", _never, _never),
 }
 """For each kind of node, what tells. A division has its own test, because 0 may lie between its divisors. A power is
@@ -80,14 +85,11 @@ judged if its exponent is a number between 0 and 1, as that of a root."""
 
 
 def delicate_nodes(root: Any) -> list[Any]:
-    """The nodes nearest to a result whose operation may give a non-finite value or derivative, the nearest first."""
-    pending, seen = [root], {root}
-    for node in pending:
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen and len(pending) < _MOST_NODES:
-                seen.add(following)
-                pending.append(following)
-    return [node for node in pending if node.name() in _KINDS][:_MOST_READ]
+    """The nodes nearest to a result whose operation may have no finite derivative, the nearest first.
+
+    A softmax is none of them: it has a derivative wherever it has a result.
+    """
+    return [node for node in _nearest(root, _MOST_NODES) if node.name() not in SOFTMAXES][:_MOST_READ]
 
 
 def without_derivative(nodes: Sequence[Any]) -> str:
@@ -101,16 +103,27 @@ def without_derivative(nodes: Sequence[Any]) -> str:
 
 def without_result(root: Any) -> str:
     """The earliest operation behind a non-finite result that gave one from finite values; "" if none is found."""
-    wrong = [node for node in delicate_nodes(root) if _is_wrong(node, of_derivative=False)]
+    wrong = [node for node in _nearest(root, _MOST_NODES_ONCE) if _is_wrong(node, of_derivative=False)]
     return _KINDS[min(wrong, key=sequence_number).name()].operation if wrong else ""
+
+
+def _nearest(root: Any, most: int) -> list[Any]:
+    """The nodes of some kinds among those nearest to a result."""
+    pending, seen = [root], {root}
+    for node in pending:
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen and len(pending) < most:
+                seen.add(following)
+                pending.append(following)
+    return [node for node in pending if node.name() in _KINDS and (node.name() != _POWER or 0 < _exponent(node) < 1)]
 
 
 def _is_wrong(node: Any, *, of_derivative: bool) -> bool:
     kind = _KINDS[node.name()]
-    if kind.operation == "pow" and not 0 < _exponent(node) < 1:
-        return False
     saved = saved_tensor(node, kind.saved)
     if saved is None or not numel(saved) or not is_floating_point(saved):
+        return False
+    if of_derivative and numel(saved) > _LARGEST:
         return False
     if kind.operation == "div":
         return int(item(total(convert(saved, torch.bool)))) < numel(saved)
