@@ -668,7 +668,8 @@ class Loading(Happening, frozen=True, gc=False):
     tensor that holds all its samples while it returned some. `changed_by` is the location of the function that returns
     a sample. `sampler_made` is the location of the only line that names the class of a sampler with too few weights.
     `generator` is an attribute of the data set with a random generator that two or more workers copy, and from which
-    the line `drawn_at` draws.
+    the line `drawn_at` draws. `samples`, for a loader of a part of a data set, is the number of samples in it, and
+    `shared` counts those that are also in the part with which the loader before it trained, unless all of that are.
     """
 
     id: Count = 0
@@ -687,6 +688,8 @@ class Loading(Happening, frozen=True, gc=False):
     sampler_made: Count = 0
     generator: str = ""
     drawn_at: Count = 0
+    shared: Count = 0
+    samples: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

@@ -7,6 +7,7 @@
 | same-order |
 | does not shuffle, and its samples come in the order of their classes | batches-in-class-order |
 | has several workers whose batches are equal, or that copy a generator of the data set | equal-worker-streams |
+| evaluates with some of the samples of training, and with others | evaluated-on-training-samples |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
 """
@@ -60,6 +61,21 @@ CLASS_ORDER: Final = Rule(
     sources=(
         "https://github.com/Deci-AI/super-gradients/issues/416",
         "https://github.com/pytorch/vision/issues/7818",
+    ),
+)
+SHARED: Final = Rule(
+    "evaluated-on-training-samples",
+    WARNING,
+    "Evaluation with some of the samples of training",
+    "Two loaders draw from parts of one data set, by a `Subset` or a `SubsetRandomSampler`. A model was trained with "
+    "one of them, and then evaluated with the other. Some samples of the second part are also in the first one, and "
+    "some are not: so it is not meant to be a part of the training data, and its results are too good. If one part "
+    "contains the other, nothing is reported.",
+    "Split the indices once, and use each for one part only, as `torch.utils.data.random_split` does.",
+    "show {run} --kind loading",
+    sources=(
+        "https://github.com/marin-community/marin/pull/2700",
+        "https://github.com/TensorAuto/OpenTau/pull/498",
     ),
 )
 EQUAL_WORKERS: Final = Rule(
@@ -146,6 +162,9 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
             "its order is random, but was the same each time",
             f"in {last.same_order:,} of {earlier:,} epochs",
         )
+    if 0 < last.shared < last.samples and loader.calls and not loader.trained and not last.trains:
+        reason = "it evaluates with samples that it shares with the loader that trained before"
+        return SHARED, reason, f"{last.shared:,} of {last.samples:,} samples"
     if last.unweighted:
         reason = "its sampler has fewer weights than there are samples"
         return WITHOUT_WEIGHT, reason, f"{last.unweighted:,} samples have no weight"
@@ -189,6 +208,6 @@ CHECK: Final = Check(
     "data",
     "training saw all data, in an order that changes",
     _look,
-    (SAME_BATCH, SAME_ORDER, CLASS_ORDER, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
+    (SAME_BATCH, SAME_ORDER, CLASS_ORDER, SHARED, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
 )
 """Applies if batches came from a `DataLoader`."""

@@ -642,7 +642,7 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Loss and data",
         "Samples of the validation set are also in the training set.",
-        "",
+        "evaluated-on-training-samples",
         (
             "https://github.com/marin-community/marin/pull/2700",
             "https://github.com/BatteryDEV/AutoECM/issues/13",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.utils.data import (
@@ -52,10 +52,26 @@ if TYPE_CHECKING:
 _DRAWN: Final = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 _MOST_LOADERS: Final = 1000
 _FEWEST_DIMENSIONS: Final = 2
+_MOST_CHOSEN: Final = 1 << 18
+"""The most samples of a part of a data set that are compared with those of another."""
 _SEVERAL: Final = 2
 """The fewest workers that can draw the same numbers."""
 _EARLY: Final = 3
 """The iteration at which a repeated order is reported, although it is between the second and the fourth."""
+
+
+class _Chosen(NamedTuple):
+    """The samples of a data set that a loader draws from: a part of them, by their indices."""
+
+    dataset: weakref.ref[Any]
+    indices: frozenset[int]
+
+    def shared_with(self, other: _Chosen) -> int:
+        """How many of these samples are also among those of another; 0 for another data set, or if all of those are."""
+        dataset = self.dataset()
+        if dataset is None or dataset is not other.dataset() or other.indices <= self.indices:
+            return 0
+        return len(self.indices & other.indices)
 
 
 class _Loader:
@@ -79,6 +95,8 @@ class _Loader:
         version: their version counts, summed, when the current batch was requested.
         changed: in how many iterations they changed while a batch was fetched.
         is_changed: whether the current iteration is one of those.
+        chosen: the part of the data set that it draws from; None if it is the whole, or unknown.
+        shared: how many of these samples are also among those of the loader that last trained; -1 if there was none.
     """
 
     def __init__(self, number: int) -> None:
@@ -93,6 +111,8 @@ class _Loader:
         self.unweighted = self.version = self.changed = 0
         self.kept: tuple[weakref.ref[torch.Tensor], ...] = ()
         self.is_changed = False
+        self.chosen: _Chosen | None = None
+        self.shared = -1
 
     def versions(self) -> int:
         """The summed version counts of the tensors that hold the samples."""
@@ -107,6 +127,8 @@ class DataLoading(ReplacingInterceptor):
         super().__init__(tracer)
         self._loaders: weakref.WeakKeyDictionary[Any, _Loader] = weakref.WeakKeyDictionary()
         self._made = 0
+        # The samples of the loader that trained last.
+        self._trained: _Chosen | None = None
         # The functions that return samples, and are read already; kept so that their ids stay unique.
         self._read: dict[int, CodeType] = {}
 
@@ -135,6 +157,8 @@ class DataLoading(ReplacingInterceptor):
         step = self._tracer.step
         if loader is not None and iteration._num_yielded:
             loader.trains |= loader.taken > 0 and step > loader.step
+            if loader.trains and loader.chosen is not None:
+                self._trained = loader.chosen
             loader.step, loader.version = step, loader.versions()
             return
         if loader is None:
@@ -143,6 +167,7 @@ class DataLoading(ReplacingInterceptor):
             self._made += 1
             loader = self._loaders[index_sampler] = _Loader(self._made)
             self._read_getitem(getattr(iteration, "_dataset", None))
+            loader.chosen = _chosen_by(iteration, index_sampler)
         sampler = getattr(index_sampler, "sampler", index_sampler)
         batches = _count_batches(index_sampler)
         order = _order_of(iteration, sampler)
@@ -151,6 +176,8 @@ class DataLoading(ReplacingInterceptor):
             loader.same_order += order is not None and order == loader.order and is_new
             is_fixed = type(sampler) is SequentialSampler
             loader.first_only += is_fixed and loader.taken == 1 and batches > 1 and step > loader.step
+        if loader.shared < 0 and loader.chosen is not None and self._trained not in (None, loader.chosen):
+            loader.shared = loader.chosen.shared_with(self._trained)
         loader.count += 1
         loader.unweighted = _count_unweighted(iteration, sampler)
         loader.kept = _sample_tensors(iteration)
@@ -234,6 +261,8 @@ class DataLoading(ReplacingInterceptor):
             sampler_made,
             "" if copied is None else copied.name,
             drawn_at,
+            max(0, loader.shared),
+            0 if loader.chosen is None else len(loader.chosen.indices),
         )
         tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made, drawn_at))
 
@@ -245,6 +274,26 @@ class DataLoading(ReplacingInterceptor):
         while type(dataset) is Subset:
             dataset = dataset.dataset
         return copied_generator(dataset, self._tracer.locator.is_user_code)
+
+
+def _chosen_by(iteration: Any, index_sampler: Any) -> _Chosen | None:
+    """The part of a data set that a loader draws from, by a `Subset` or a `SubsetRandomSampler`; else None."""
+    dataset: Any = getattr(iteration, "_dataset", None)
+    sampler = getattr(index_sampler, "sampler", None)
+    indices: Any = ()
+    if type(dataset) is Subset:
+        dataset, indices = dataset.dataset, dataset.indices
+    elif type(sampler) is SubsetRandomSampler:
+        indices = sampler.indices
+    if type(indices) is torch.Tensor:
+        with unobserved() as readable:
+            indices = tolist(indices) if readable and has_values(indices) else ()
+    if type(indices) not in (list, tuple, range) or not 0 < len(indices) <= _MOST_CHOSEN:
+        return None
+    try:
+        return _Chosen(weakref.ref(dataset), frozenset(map(int, indices)))
+    except (TypeError, ValueError):  # A data set without weak references, or indices of another kind.
+        return None
 
 
 def _count_unweighted(iteration: Any, sampler: Any) -> int:

@@ -62,6 +62,12 @@ def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
         pytest.param(loading(4, changed_samples=1, trains=1), TRAINED, [], id="filled in the first epoch"),
         pytest.param(loading(4, changed_samples=3), TRAINED, [], id="changed, and trains nothing"),
         pytest.param(loading(2, 2, given=8, same_batch=1), TRAINED, [], id="twice by chance"),
+        pytest.param(
+            loading(2, shared=3, samples=9), EVALUATED, ["evaluated-on-training-samples"], id="some of training"
+        ),
+        pytest.param(loading(2, shared=9, samples=9), EVALUATED, [], id="a part of the training data"),
+        pytest.param(loading(2, samples=9), EVALUATED, [], id="other samples"),
+        pytest.param(loading(2, shared=3, samples=9), TRAINED, [], id="some of those of an earlier stage"),
     ],
 )
 def test_what_a_loader_gives_is_judged(

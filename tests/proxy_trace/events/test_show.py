@@ -66,6 +66,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "#2: RandomSampler, iteration 1, its 2 workers copy `rng`",
     ),
     (
+        events.Loading(1, id=2, sampler="SequentialSampler", count=1, shared=3, samples=9),
+        "#2: SequentialSampler, iteration 1, 3 of 9 samples are those of training",
+    ),
+    (
         events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
         "#2: MySampler, iteration 4, 2 with only the first batch, 1 of 9 batches equal to the one before",
     ),
