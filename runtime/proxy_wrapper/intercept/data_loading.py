@@ -350,9 +350,12 @@ def _order_of(iteration: Any, sampler: Any) -> int | None:
         return epoch if type(epoch) is int else None
     if type(sampler) not in _DRAWN:
         return None
-    if type(sampler.generator) is torch.Generator:  # What it will draw depends on its state alone.
+    generator = sampler.generator
+    if type(generator) is torch.Generator and generator.device.type != "cpu":
+        return None
+    if type(generator) is torch.Generator:  # What it will draw depends on its state alone.
         with unobserved():
-            return hash(bytes(tolist(sampler.generator.get_state())))
+            return hash(bytes(tolist(generator.get_state())))
     seed = getattr(iteration, "_base_seed", None)
     return seed if type(seed) is int else None
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
-from proxy_wrapper.places.assigned_lines import loops_of, named_instructions, variables_behind
+from proxy_wrapper.places.assigned_lines import AssignedLine, loops_of, named_instructions, variables_behind
+from proxy_wrapper.places.called_functions import Body, called_by, return_lines
 from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.values.statistics import holds_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
-
-    from proxy_wrapper.places.assigned_lines import AssignedLine
 
 
 _MOST_CALLERS: Final = 8
@@ -48,7 +47,9 @@ def first_nan(frame: FrameType) -> AssignedLine | None:
 def origin_of_nan(frame: FrameType, is_followed: Callable[[CodeType], bool]) -> OriginOfNan | None:
     """The first variable behind the current line of `frame` that holds a NaN, or else None.
 
-    If its line reads an argument that holds a NaN already, the variables of the caller are searched.
+    If its line reads an argument that holds a NaN already, the variables of the caller are searched. If none of them
+    holds one, the caller has computed the argument in the call: on its line, or in the only other function called
+    there.
 
     Args:
         frame: a running function.
@@ -59,24 +60,43 @@ def origin_of_nan(frame: FrameType, is_followed: Callable[[CodeType], bool]) -> 
     for _ in range(_MOST_CALLERS):
         caller = frame.f_back
         line = frame.f_lineno if found is None else found.line
-        if caller is None or not is_followed(caller.f_code) or not _reads_nan_argument(frame, line):
+        argument = "" if caller is None or not is_followed(caller.f_code) else _nan_argument(frame, line)
+        if caller is None or not argument:
             break
-        frame, found = caller, first_nan(caller)
-        if found is not None:
-            origin = OriginOfNan(frame, found)
+        called, frame, found = frame.f_code, caller, first_nan(caller)
+        passed = found or AssignedLine(frame.f_code, frame.f_lineno, argument)
+        origin = OriginOfNan(frame, passed if found else _computed_in_call(passed, frame, called, is_followed))
     return origin
 
 
-def _reads_nan_argument(frame: FrameType, line: int) -> bool:
-    """Whether a line reads an argument that holds a NaN, and that the function does not assign itself."""
+def _computed_in_call(
+    passed: AssignedLine, frame: FrameType, called: CodeType, is_followed: Callable[[CodeType], bool]
+) -> AssignedLine:
+    """The line of the only other function called at a line that returns something; the line itself if not exactly one.
+
+    Args:
+        passed: the line.
+        frame: its function.
+        called: the function that is called with the result.
+        is_followed: whether the code of a function is the program's.
+    """
+    others = {each.body.code for each in called_by(Body(frame.f_code, frame.f_globals), passed.line)} - {called}
+    lines = [
+        AssignedLine(code, line, passed.name) for code in others if is_followed(code) for line in return_lines(code)
+    ]
+    return lines[0] if len(lines) == 1 else passed
+
+
+def _nan_argument(frame: FrameType, line: int) -> str:
+    """An argument that a line reads, that holds a NaN, and that the function does not assign itself; "" if none."""
     code = frame.f_code
     arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     read = {each.name for each in named_instructions(code) if each.line == line and not each.is_store}
     assigned = {each.name for each in named_instructions(code) if each.is_store}
     names = arguments & read - assigned
     values = values_of(frame) if names else {}
-    given = (values.get(name) for name in names)
-    return any(type(value) is torch.Tensor and holds_nan(value) for value in given)
+    given = ((name, values.get(name)) for name in sorted(names))
+    return next((name for name, value in given if type(value) is torch.Tensor and holds_nan(value)), "")
 
 
 def _again_in_loop(first: AssignedLine, behind: list[AssignedLine]) -> AssignedLine:

@@ -163,3 +163,27 @@ def test_a_nan_that_was_passed_in_is_followed_into_the_caller(value: float, expe
         return step(y)
 
     assert program() == expected
+
+
+def normalised(x: torch.Tensor) -> torch.Tensor:
+    """Divides by a deviation of 0."""
+    centred = x - x.mean()
+    return centred / x.std()
+
+
+def test_a_nan_that_was_computed_in_the_call_is_found_in_the_function_called_there() -> None:
+    def shown(y: torch.Tensor) -> Any:
+        loss = y.sum()
+        return origin_at(loss)
+
+    def outer() -> Any:
+        x = torch.ones(2)
+        return shown(normalised(x))
+
+    assert outer() == ("y", normalised.__code__.co_firstlineno + 3)
+
+
+def origin_at(*_: object) -> tuple[str, int] | None:
+    """The variable and the line in its file."""
+    found = origin_of_nan(sys._getframe(1), lambda _: True)
+    return None if found is None else (found.assigned.name, found.assigned.line)
