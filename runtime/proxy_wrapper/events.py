@@ -456,6 +456,7 @@ class SourcePattern(Happening, frozen=True, gc=False):
 
     `what` names it:
 
+    - "weights-overwritten": the model in `names` loads weights at `other`, and draws them anew at `made`.
     - "sizes-permuted": `made` views a tensor of the first of `names`, its sizes, as the second: the same sizes in
       another order.
     - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,

@@ -629,6 +629,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A model draws its weights anew after it has loaded a checkpoint.",
+        "loaded-weights-overwritten",
+        (
+            "https://github.com/huggingface/picotron/issues/32",
+            "https://github.com/huggingface/transformers/issues/46620",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "The best weights are stored as a reference, and training goes on to change them.",
         "best-weights-not-copied",
         ("https://github.com/WenjieDu/PyPOTS/issues/667",),
