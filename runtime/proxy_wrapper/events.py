@@ -271,16 +271,18 @@ class CallModule(Happening, frozen=True, gc=False):
 
 
 class Input(Happening, frozen=True, gc=False):
-    """The values of a floating-point tensor passed to `module`, an outermost module, in training mode.
+    """The values of a floating-point tensor passed to `module`, an outermost module.
 
     `position` is its index among the inputs of the call, `type` its description, and `input_id` its number. Recorded
-    only for the first few calls of a module.
+    only for the first few calls of a module in training mode, and for the first few in evaluation mode (`evaluation`)
+    after these.
     """
 
     position: Count = 0
     type: str = ""
     input_id: Count = 0
     statistics: Statistics | None = None
+    evaluation: bool = False
 
 
 class ReturnModule(Happening, frozen=True, gc=False):
@@ -375,6 +377,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
       of their weights, in order of execution. `values` is 1 if any linear layer in the graph follows an activation.
     - "softmax": over dimension `dim` of a tensor of `shape`. `made` is the location of the line that computes it, if
       `dim` is 0 and only one line of the modules' code computes a softmax over it.
+    - "class-softmax": a softmax over the samples makes the probabilities of classes, of `shape`. `made` likewise.
+    - "softmax-over-queries": a softmax over dimension `dim` of products of queries and keys, of `shape`, whose other
+      dimension is then summed over. `made` is the location of the only line of the modules' code with a softmax.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
@@ -413,6 +418,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "sign-targets": some are neither 1 nor -1 (for a soft margin loss: some are 0). `values`: how many, of how many.
     - "multi-hot-targets": targets of a cross entropy; some rows have several ones and some none. `values`: the number
       of rows with several ones, of rows with none, and of all rows.
+    - "targets-as-scores": targets of `shape` have a gradient, and the scores of the cross entropy have none.
+    - "classes-in-order": in two epochs the targets of a cross entropy were in ascending order. `values`: the number of
+      batches of an epoch, the lowest class and the highest.
     - "last-step-padding": a model takes the last step, in dimension `dim`, of a recurrent layer's output for padded
       tokens. `values`: the number of sequences that end with padding, and of all. `made` is the location of the line
       that takes it, if there is only one.
@@ -453,6 +461,7 @@ class SourcePattern(Happening, frozen=True, gc=False):
 
     `what` names it:
 
+    - "weights-overwritten": the model in `names` loads weights at `other`, and draws them anew at `made`.
     - "sizes-permuted": `made` views a tensor of the first of `names`, its sizes, as the second: the same sizes in
       another order.
     - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,
@@ -666,6 +675,8 @@ class ScalerStep(Happening, frozen=True, gc=False):
 class Loading(Happening, frozen=True, gc=False):
     """An iteration over a `DataLoader` begins: the first, second, fourth, ... of this loader.
 
+    The third is recorded, too, if all three had the same order although it is drawn at random.
+
     `id` is the number of the loader, `sampler` the class of its sampler, `batches` the number of batches (0 if
     unknown), `workers` the number of worker processes, and `count` how many iterations have begun. `same_order` counts
     the iterations that drew a random order and got that of the iteration before. `first_only` counts those that yielded
@@ -675,6 +686,9 @@ class Loading(Happening, frozen=True, gc=False):
     has no weight, and which it never draws. `changed_samples` counts the iterations in which the data set changed a
     tensor that holds all its samples while it returned some. `changed_by` is the location of the function that returns
     a sample. `sampler_made` is the location of the only line that names the class of a sampler with too few weights.
+    `generator` is an attribute of the data set with a random generator that two or more workers copy, and from which
+    the line `drawn_at` draws. `samples`, for a loader of a part of a data set, is the number of samples in it, and
+    `shared` counts those that are also in the part with which the loader before it trained, unless all of that are.
     """
 
     id: Count = 0
@@ -691,6 +705,10 @@ class Loading(Happening, frozen=True, gc=False):
     changed_samples: Count = 0
     changed_by: Count = 0
     sampler_made: Count = 0
+    generator: str = ""
+    drawn_at: Count = 0
+    shared: Count = 0
+    samples: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):
@@ -750,6 +768,9 @@ class NonFinite(Happening, frozen=True, gc=False):
 
     For a loss, `computed` is the location of the line that computed it. If one of the variables that it was computed
     from holds a NaN, `variable` is the first of them, and `computed` is the line that computed that variable.
+
+    `operation` is the operation that made the value from finite ones, such as "div", if the autograd graph tells; for a
+    gradient, one without a finite derivative, such as "sqrt" at 0. `computed` is then the only line that calls it.
     """
 
     where: str = "output"
@@ -758,6 +779,7 @@ class NonFinite(Happening, frozen=True, gc=False):
     type: str = ""
     computed: Count = 0
     variable: str = ""
+    operation: str = ""
 
 
 class CallFunction(Happening, frozen=True, gc=False):

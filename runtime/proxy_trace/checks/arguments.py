@@ -22,8 +22,9 @@ SWAPPED: Final = Rule(
     "Arguments in each other's place",
     "A triplet loss of PyTorch is called with an argument that is named like its `negative` in the place of its "
     "`positive`, and the reverse: `triplet(anchor, negative, positive)`. It pulls different samples together and "
-    "pushes equal ones apart. Or a binary cross entropy has a gradient for its targets and none for its scores: the "
-    "prediction was passed as the target. A prediction that goes into another loss, too, is not reported.",
+    "pushes equal ones apart. Or a cross entropy, binary or of classes, has a gradient for its targets and none for "
+    "its scores: the prediction was passed as the target. A prediction that goes into another loss, too, is not "
+    "reported.",
     "Pass the arguments in the order of the parameters, or by keyword: `positive=...`, `negative=...`, `target=...`.",
     "show {run} --kind graph_pattern",
     sources=(

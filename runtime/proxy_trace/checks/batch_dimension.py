@@ -41,7 +41,9 @@ OVER_BATCH: Final = Rule(
     WARNING,
     "Softmax over the samples of a batch",
     "The graph of a loss has a softmax over the first dimension of a tensor, which is the batch: the input and the "
-    "output of the model have the same first dimension, while the second dimension is absent from the output.",
+    "output of the model have the same first dimension, while the second dimension is absent from the output. Or its "
+    "result is a matrix of the probabilities of classes: it goes into a loss for class labels, or into a distribution, "
+    "which divides each row by its sum.",
     "Apply the softmax over the dimension of the items, usually `dim=-1`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
@@ -75,6 +77,7 @@ def _look(evidence: Evidence) -> Sight | None:
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         acts, rank = of_process.acts, [of_process.process.rank]
         is_any |= bool(acts.sequences or acts.softmaxes or acts.positions)
+        is_any |= any(each.event.what == "class-softmax" for each in acts.patterns)
         findings += _of_layers(of_process, tree)
         for place, mix in acts.softmaxes.items():
             if _is_mixed(mix):
@@ -84,8 +87,22 @@ def _look(evidence: Evidence) -> Sight | None:
                 if len(layers) == 1:
                     name, where = layers[0].name, layers[0].called_place
                 findings.append(OVER_BATCH.finding(name, reason, rank, place=where))
+        findings += _of_classes(of_process, {each.place for each in findings})
         findings += _of_positions(of_process, tree)
     return Sight(findings) if is_any else None
+
+
+def _of_classes(of_process: ProcessEvidence, told: set[str]) -> list[Finding]:
+    """The softmaxes over samples that make the probabilities of classes, one per place."""
+    found: dict[str, Finding] = {}
+    layers = [each.called_place for each in of_process.process.modules if _is_softmax_over_batch(each)]
+    for event, place, made in of_process.acts.patterns:
+        where = made or (layers[0] if len(layers) == 1 else place)
+        if event.what == "class-softmax" and where not in told:
+            reason = f"the probabilities of classes sum to 1 over the samples, of shape {tuple(event.shape)}"
+            rank = [of_process.process.rank]
+            found.setdefault(where, OVER_BATCH.finding("softmax", reason, rank, step=event.step, place=where))
+    return list(found.values())
 
 
 def _of_positions(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
@@ -124,7 +141,7 @@ def _of_layers(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
 
 
 def _is_softmax_over_batch(module: ModuleSummary) -> bool:
-    return module.type == "Softmax" and module.settings.get("dim") == 0 and module.called_place != ""
+    return module.type in ("Softmax", "LogSoftmax") and module.settings.get("dim") == 0 and module.called_place != ""
 
 
 def _is_mixed(mix: MixSummary) -> bool:

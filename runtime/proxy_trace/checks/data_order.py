@@ -5,7 +5,9 @@
 | is restarted for each step and yields its first batch, in a fixed order | same-batch |
 | shuffles, but has the same order in each iteration: the seed was set again, or `set_epoch` was not called \
 | same-order |
-| has several workers whose batches are equal | equal-worker-streams |
+| does not shuffle, and its samples come in the order of their classes | batches-in-class-order |
+| has several workers whose batches are equal, or that copy a generator of the data set | equal-worker-streams |
+| evaluates with some of the samples of training, and with others | evaluated-on-training-samples |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
 """
@@ -19,6 +21,8 @@ from proxy_trace.checks.finding import ERROR, WARNING
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.acts_summary import LoaderSummary
@@ -38,19 +42,50 @@ SAME_ORDER: Final = Rule(
     WARNING,
     "The same order of the data in every epoch",
     "A data loader that is used for training, and whose sampler shuffles, had the same order as in the previous "
-    "iteration in at least nine of ten iterations, and at least three. Either the random numbers started from the "
-    "same state, because something sets the seed in each epoch; or the sampler shuffles by an epoch number that never "
-    "changed.",
+    "iteration in at least nine of ten iterations, and at least three (two for a `DistributedSampler`). Either the "
+    "random numbers started from the same state, because something sets the seed in each epoch; or the sampler "
+    "shuffles by an epoch number that never changed.",
     "Set the seed once, before the first epoch; call `sampler.set_epoch(epoch)` at the top of each epoch.",
     "show {run} --kind loading,configuration",
     sources=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
+)
+CLASS_ORDER: Final = Rule(
+    "batches-in-class-order",
+    WARNING,
+    "Batches in the order of their classes",
+    "A data loader that is used for training does not shuffle. In two epochs, no batch of a classification had a lower "
+    "class than the batch before: the samples are sorted by class, so a step sees one class or two. It undoes what the "
+    "steps with the other classes learned, and batch norms see one class at a time.",
+    "Pass `shuffle=True` to the `DataLoader` of the training data.",
+    "show {run} --kind graph_pattern,loading",
+    sources=(
+        "https://github.com/Deci-AI/super-gradients/issues/416",
+        "https://github.com/pytorch/vision/issues/7818",
+    ),
+)
+SHARED: Final = Rule(
+    "evaluated-on-training-samples",
+    WARNING,
+    "Evaluation with some of the samples of training",
+    "Two loaders draw from parts of one data set, by a `Subset` or a `SubsetRandomSampler`. A model was trained with "
+    "one of them, and then evaluated with the other. Some samples of the second part are also in the first one, and "
+    "some are not: so it is not meant to be a part of the training data, and its results are too good. If one part "
+    "contains the other, nothing is reported.",
+    "Split the indices once, and use each for one part only, as `torch.utils.data.random_split` does.",
+    "show {run} --kind loading",
+    sources=(
+        "https://github.com/marin-community/marin/pull/2700",
+        "https://github.com/TensorAuto/OpenTau/pull/498",
+    ),
 )
 EQUAL_WORKERS: Final = Rule(
     "equal-worker-streams",
     ERROR,
     "Workers that draw the same random numbers",
     "A data loader has several workers. In each round the batches of all workers had the same values, to the bit, "
-    "while the rounds differed from each other.",
+    "while the rounds differed from each other. Or the loader trains a model, and its data set draws samples with a "
+    "random generator that it keeps in an attribute. Each worker gets a copy with the same state, in each epoch again, "
+    "and neither the data set nor a `worker_init_fn` seeds it.",
     "Seed each worker differently: in `worker_init_fn` from `torch.initial_seed()`, which differs between workers; or "
     "draw from `torch` instead of a generator that the data set keeps.",
     "show {run} --kind loading",
@@ -81,7 +116,11 @@ CHANGES: Final = Rule(
 
 _FEWEST_FIRST: Final = 7
 _FEWEST_ORDERS: Final = 3
+_FEWEST_EPOCHS: Final = 2
+"""The fewest repeated orders of a sampler that shuffles by the number of the epoch: it tells that it never changed."""
 _FEWEST_RUNS: Final = 3
+_OF_ORDER: Final = 3
+"""The values of an order of classes: the number of batches, the lowest class and the highest."""
 _FEWEST_CHANGES: Final = 3
 
 
@@ -90,13 +129,18 @@ def _look(evidence: Evidence) -> Sight | None:
     is_any = False
     for of_process in evidence.of_processes:
         rank = [of_process.process.rank]
+        orders = [each.event.values for each in of_process.acts.patterns if each.event.what == "classes-in-order"]
         for loader in of_process.acts.loaders.values():
             is_any = True
-            found = _judge(loader)
+            found = _judge(loader) or _judge_order(loader, orders)
             if found is not None:
                 rule, reason, numbers = found
                 name = f"DataLoader ({loader.last.sampler})"
-                nearer = {CHANGES: loader.changed_place, WITHOUT_WEIGHT: loader.sampler_place}.get(rule, "")
+                nearer = {
+                    CHANGES: loader.changed_place,
+                    WITHOUT_WEIGHT: loader.sampler_place,
+                    EQUAL_WORKERS: loader.draw_place,
+                }.get(rule, "")
                 place = nearer or loader.place
                 findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
     return Sight(findings) if is_any else None
@@ -111,12 +155,16 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
             "each step started over and used the first batch",
             f"in {last.first_only:,} of {earlier:,} steps",
         )
-    if last.trains and last.same_order >= _FEWEST_ORDERS and _is_most(last.same_order, earlier):
+    fewest = _FEWEST_EPOCHS if last.sampler == "DistributedSampler" else _FEWEST_ORDERS
+    if last.trains and last.same_order >= fewest and _is_most(last.same_order, earlier):
         return (
             SAME_ORDER,
             "its order is random, but was the same each time",
             f"in {last.same_order:,} of {earlier:,} epochs",
         )
+    if 0 < last.shared < last.samples and loader.calls and not loader.trained and not last.trains:
+        reason = "it evaluates with samples that it shares with the loader that trained before"
+        return SHARED, reason, f"{last.shared:,} of {last.samples:,} samples"
     if last.unweighted:
         reason = "its sampler has fewer weights than there are samples"
         return WITHOUT_WEIGHT, reason, f"{last.unweighted:,} samples have no weight"
@@ -126,6 +174,8 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
             "its data set changed its stored samples",
             f"in {last.changed_samples:,} of {earlier:,} epochs",
         )
+    if last.trains and last.generator:
+        return EQUAL_WORKERS, f"each worker has a copy of `{last.generator}`", f"{last.workers:,} workers"
     runs = last.given - last.same_batch
     if (
         last.workers > 1
@@ -137,6 +187,19 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     return None
 
 
+def _judge_order(loader: LoaderSummary, orders: Sequence[Sequence[float | str]]) -> tuple[Rule, str, str] | None:
+    """The finding if a loader that does not shuffle has as many batches as a sequence of batches in class order."""
+    last = loader.last
+    if last.sampler != "SequentialSampler" or not last.trains:
+        return None
+    found = next((each for each in orders if len(each) == _OF_ORDER and each[0] == last.batches), None)
+    if found is None:
+        return None
+    _, lowest, highest = found
+    reason = "it does not shuffle, and its samples are sorted by class"
+    return CLASS_ORDER, reason, f"{last.batches:,} batches, from class {lowest:g} to class {highest:g}"
+
+
 def _is_most(part: int, whole: int) -> bool:
     return part * 10 >= whole * 9
 
@@ -145,6 +208,6 @@ CHECK: Final = Check(
     "data",
     "training saw all data, in an order that changes",
     _look,
-    (SAME_BATCH, SAME_ORDER, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
+    (SAME_BATCH, SAME_ORDER, CLASS_ORDER, SHARED, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
 )
 """Applies if batches came from a `DataLoader`."""

@@ -2,9 +2,10 @@
 
 | the graph of a loss contains | code |
 | --- | --- |
-| comparisons of rows that were divided by the norm of the whole batch | normalised-by-batch |
+| comparisons of rows that were divided by the norm of the whole batch, or of each column | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
+| a softmax over one dimension of the products of queries and keys, and a sum over the other | softmax-over-queries |
 | a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
 | a term that the source cuts off the graph | loss-term-cut-off |
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
@@ -31,7 +32,8 @@ NORM: Final = Rule(
     "Embeddings divided by the norm of the whole batch",
     "A loss compares the rows of matrices by distance or by product. Each matrix was first divided by the norm of all "
     "its elements: `norm()` without `dim`. The rows do not have length 1, but about 1 divided by the square root of "
-    "their number, and each row depends on all others.",
+    "their number, and each row depends on all others. Or a softmax over the products of rows follows, and each column "
+    "was divided by its own norm: `F.normalize(z, dim=0)`.",
     "Pass a dimension to the norm, `z / z.norm(dim=1, keepdim=True)`, or use `F.normalize(z, dim=1)`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),
@@ -127,8 +129,26 @@ CUT_TERM: Final = Rule(
     explains=("never-updated", "grad-cut-off", "untrained"),
 )
 
+QUERIES: Final = Rule(
+    "softmax-over-queries",
+    WARNING,
+    "Attention weights that sum to 1 over the queries",
+    "An attention of n queries to n keys applies a softmax to their products, and then sums values over the other "
+    "dimension: the weights with which one query sums up the values do not sum to 1. Either the softmax has the wrong "
+    "dimension, or a transposition is missing before the second product. Weights that are divided by their sum first "
+    "are not reported.",
+    "Apply the softmax over the keys, `scores.softmax(dim=-1)` for `queries @ keys.transpose(-2, -1)`, and multiply "
+    "the weights by the values: `weights @ values`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+        "https://github.com/heykeetae/Self-Attention-GAN/issues/11",
+    ),
+)
+
 _RULES: Final = {
     "cut-term": (CUT_TERM, "loss", "one of its terms is a number without a gradient"),
+    "softmax-over-queries": (QUERIES, "attention", "its weights, of shape {shape}, sum to 1 over another dimension"),
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
     "scale-is-variance": (SCALE, "noise", "its scale, of shape {shape}, is the variance in the divergence"),
     "divergence-outweighs": (
@@ -173,6 +193,6 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM),
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES),
 )
 """Present only if it finds something, because few programs contain such formulas."""

@@ -2,7 +2,7 @@
 
 Layer weights are initialised for inputs around 0 with a deviation around 1. Raw pixel bytes, years or incomes saturate
 later layers, or make gradients larger by the same factor. The trace has the values of the inputs of outermost modules
-in their first training calls, and says which went unchanged into a linear, convolutional or recurrent layer.
+in their first calls, and says which went unchanged into a linear, convolutional or recurrent layer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ NOT_NORMALIZED: Final = Rule(
     WARNING,
     "Inputs that are not normalised",
     "The input of a trained model went into a layer unchanged, and its root mean square was above 50 in each of the "
-    "first calls. Layers that are followed by a normalisation are not judged.",
-    "Subtract the mean of the training data and divide by its standard deviation, for each column or channel.",
+    "first calls. Or this holds for the first calls in evaluation mode, although it was below 5 in training: only the "
+    "training data are normalised. Layers that are followed by a normalisation are not judged, except by a batch norm "
+    "in evaluation, which uses the statistics of training.",
+    "Subtract the mean of the training data and divide by its standard deviation, for each column or channel; do the "
+    "same with the data for evaluation.",
     "show {run} --kind input",
     sources=("LeCun et al., Efficient BackProp, 1998",),
     explains=("learning-rate-too-high", "dead-units", "vanishing-gradients"),
 )
 
 _LARGEST: Final = 50.0
+_NORMAL: Final = 5.0
+"""The largest root mean square of inputs of training that count as normalised."""
 _SIZES: Final = re.compile(r"\[([\d, ]*)\]")
 
 
@@ -42,11 +47,11 @@ def _look(evidence: Evidence) -> Sight:
     for of_process in evidence.of_processes:
         process = of_process.process
         names = {module.id: module.name for module in process.modules}
-        by_layer: dict[tuple[int, int], list[InputSummary]] = {}
+        by_layer: dict[tuple[int, int, bool], list[InputSummary]] = {}
         for each in of_process.training.inputs:
-            by_layer.setdefault((each.root, each.layer), []).append(each)
+            by_layer.setdefault((each.root, each.layer, each.is_evaluation), []).append(each)
         is_any |= bool(by_layer)
-        for (root, layer), inputs in by_layer.items():
+        for (root, layer, is_evaluation), inputs in by_layer.items():
             sizes = [_size(each) for each in inputs]
             called = of_process.training.roots.get(root)
             if (
@@ -56,9 +61,14 @@ def _look(evidence: Evidence) -> Sight:
                 or any(each.has_norm for each in inputs)
             ):
                 continue
+            trained = [_size(each) for each in by_layer.get((root, layer, False), ())]
+            if is_evaluation and (not trained or not 0 < max(trained) <= _NORMAL):
+                continue
             numbers = inputs[0].statistics
             words = [f"root mean square {sizes[0]:.3g}, from {numbers.minimum:.3g} to {numbers.maximum:.3g}"]
-            reason = f"its input went into {names.get(layer, '')} unchanged"
+            words += [f"in training {max(trained):.3g}"] if is_evaluation else []
+            mode = "in evaluation, " if is_evaluation else ""
+            reason = f"{mode}its input went into {names.get(layer, '')} unchanged"
             rank, place = [process.rank], inputs[0].place
             findings.append(NOT_NORMALIZED.finding(names.get(root, ""), reason, rank, place=place, evidence=words))
     if not is_any:

@@ -612,6 +612,21 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/kan-bayashi/ParallelWaveGAN/issues/177", "https://github.com/k2-fsa/icefall/pull/221"),
     ),
     KindOfBug(
+        "Structure",
+        "An attention normalises its weights over the queries, but sums over the keys.",
+        "softmax-over-queries",
+        (
+            "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+            "https://github.com/heykeetae/Self-Attention-GAN/issues/11",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Training data that are sorted by class are not shuffled.",
+        "batches-in-class-order",
+        ("https://github.com/Deci-AI/super-gradients/issues/416", "https://github.com/pytorch/vision/issues/7818"),
+    ),
+    KindOfBug(
         "Loss and data",
         "Workers of a loader draw the same random numbers.",
         "equal-worker-streams",
@@ -638,6 +653,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A model draws its weights anew after it has loaded a checkpoint.",
+        "loaded-weights-overwritten",
+        (
+            "https://github.com/huggingface/picotron/issues/32",
+            "https://github.com/huggingface/transformers/issues/46620",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "The best weights are stored as a reference, and training goes on to change them.",
         "best-weights-not-copied",
         ("https://github.com/WenjieDu/PyPOTS/issues/667",),
@@ -651,7 +675,7 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Loss and data",
         "Samples of the validation set are also in the training set.",
-        "",
+        "evaluated-on-training-samples",
         (
             "https://github.com/marin-community/marin/pull/2700",
             "https://github.com/BatteryDEV/AutoECM/issues/13",

@@ -3,6 +3,8 @@
 `load_state_dict(strict=False)` skips weights with other names, and raises no error. A module that loads its own
 tensors, as by `target.load_state_dict(net.state_dict())` where both are one module, stays the same.
 
+In the source, an initialisation after `load_state_dict` overwrites what was loaded: loaded-weights-overwritten.
+
 | a module loads its own tensors, and | code |
 | --- | --- |
 | training has not changed it | never-updated |
@@ -76,6 +78,20 @@ NOT_RESET: Final = Rule(
 )
 
 
+OVERWRITTEN: Final = Rule(
+    "loaded-weights-overwritten",
+    WARNING,
+    "Loaded weights that are drawn anew",
+    "In the code of the training program, a model loads weights by `load_state_dict`, and then `apply` calls a "
+    "function that draws the weights of convolutions. Nothing between mentions the model. So it trains from scratch, "
+    "and only weights of other layers are those that were loaded.",
+    "Initialise the model first and load the weights afterwards, or initialise only the new part: "
+    "`model.head.apply(init_weights)`.",
+    "show {run} --kind source_pattern,load",
+    sources=("https://github.com/huggingface/picotron/issues/32",),
+)
+
+
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     is_any = False
@@ -88,6 +104,11 @@ def _look(evidence: Evidence) -> Sight | None:
             if found is not None and (load.module, load.place) not in reported:
                 reported.add((load.module, load.place))
                 findings.append(found)
+        for event, place, other in of_process.acts.sources:
+            if event.what == "weights-overwritten":
+                is_any = True
+                reason = f"its weights are drawn anew after they were loaded at {other}"
+                findings.append(OVERWRITTEN.finding(event.names[0], reason, [of_process.process.rank], place=place))
     return Sight(findings) if is_any else None
 
 
@@ -154,5 +175,5 @@ CHECK: Final = Check(
     "loading",
     "modules loaded weights from elsewhere, under matching names",
     _look,
-    (KEYS_SKIPPED, TARGET, NOT_COPIED, NOT_RESET, NEVER_UPDATED),
+    (KEYS_SKIPPED, OVERWRITTEN, TARGET, NOT_COPIED, NOT_RESET, NEVER_UPDATED),
 )

@@ -13,7 +13,7 @@ shapes.
 | `sum` or `mean` of a constant minus a `softmax` times something (of `kl_div`) | kl-div-of-probabilities |
 | `logits - logsumexp(logits)` (of `Categorical`) of a `softmax` | probabilities-as-logits |
 | `1 - exp(-loss)` times the loss, if that is the mean of a batch | focal-loss-of-mean |
-| a loss or a difference of shape (n, n), of an output (n, 1) or (n,) | loss-broadcasts |
+| a loss or a difference of shape (n, n, ...), of an output (n, 1) or (n, ...) | loss-broadcasts |
 | `binary_cross_entropy_with_logits` of an output that the code compares with 0.5 | logits-compared-with-half |
 | a difference of a `gather` of outputs, and arithmetic on a `max` of outputs | target-not-detached |
 
@@ -89,8 +89,9 @@ BROADCASTS: Final = Rule(
     "Losses broadcast over all pairs",
     "An output of shape (n, 1) or (n,) was compared with a target that has a different number of dimensions, so both "
     "were broadcast to (n, n): each prediction is compared with the targets of all samples, and the model learns "
-    "their mean. This is reported if the output itself goes into such a difference, or if it or a part of it goes "
-    "into such a loss, without a view in between that would indicate purpose.",
+    "their mean. The same holds for outputs (n, 1, ...) or (n, ...) that were broadcast to (n, n, ...), if the mean "
+    "over all elements is taken. This is reported if the output itself goes into such a difference, or if it or a part "
+    "of it goes into such a loss, without a view in between that would indicate purpose.",
     "Give both the same shape: `output.squeeze(1)`, or `target.unsqueeze(1)`.",
     "show {run} --kind loss",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MSELoss.html",),
@@ -416,12 +417,24 @@ def _broadcast(nodes: Sequence[LossNode], number: int) -> str | None:
         index = _below_views(nodes, index)
     if call_of(nodes[index]) in _GATHERED and not nodes[index].inside:
         index = _below_views(nodes, next(iter(_children(nodes, index)), index))
-    if not nodes[index].inside or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
+    if not nodes[index].inside or len(shape) < 2 or shape[0] != shape[1] or shape[0] < 2:
         return None
-    size = shape[0]
-    if list(size_of) not in ([size, 1], [size]):
+    size, *rest = shape[1:]
+    if list(size_of) not in ([size, *rest], [size, 1, *rest]):
+        return None
+    if rest and not _is_averaged_over_all(nodes, number):
         return None
     return f"an output of shape {tuple(size_of)} became {tuple(shape)}"
+
+
+def _is_averaged_over_all(nodes: Sequence[LossNode], number: int) -> bool:
+    """Whether errors of vectors are averaged at once: distances between all pairs would be summed per pair."""
+    if call_of(nodes[number]) not in ("Sub", "Rsub"):
+        return not nodes[number].shape  # A loss function that averages.
+    parent = nodes[number].parent
+    while 0 <= parent < number and call_of(nodes[parent]) in ("Pow", "Abs", "Mul"):
+        number, parent = parent, nodes[parent].parent
+    return 0 <= parent < number and call_of(nodes[parent]) == "Mean" and not nodes[parent].shape
 
 
 def _below_views(nodes: Sequence[LossNode], number: int) -> int:

@@ -24,12 +24,37 @@ NON_FINITE: Final = Rule(
     "An output, a loss, a gradient, a parameter or a buffer contains a NaN or an infinity, or has an infinite norm "
     "although each element is finite. The first one is where to look. Its consequences in the loss, the gradients, "
     "the weights and the outputs are listed as its evidence; in another model, only if they occurred in the same step "
-    "or the next. A buffer that was created with infinities, such as a mask, is left out.",
+    "or the next. If the autograd graph tells which operation it came from, such as a division by 0, or a square root "
+    "of 0, whose derivative is infinite, this is evidence, too, and the place is the line that calls it. A buffer that "
+    "was created with infinities, such as a mask, is left out.",
     "Look at how the first one was computed: a logarithm or a division near 0, an overflow in half precision, a "
     "learning rate that is too high. At level DEBUG the trace names the calls that computed it, with their lines.",
     "show {run} --kind non_finite",
     sources=("Wardat et al., DeepLocalize: Fault Localization for Deep Neural Networks, ICSE 2021",),
 )
+
+
+_WITHOUT_DERIVATIVE: Final = {
+    "sqrt": "a square root of 0, whose derivative is infinite",
+    "pow": "a root of 0, whose derivative is infinite",
+    "acos": "an arc cosine of 1 or -1, whose derivative is infinite",
+    "asin": "an arc sine of 1 or -1, whose derivative is infinite",
+    "log": "a logarithm of 0 or a negative number",
+    "div": "a division by 0",
+    "reciprocal": "a division by 0",
+    "rsqrt": "a division by a square root of 0",
+    "exp": "an exponential that is infinite",
+    "softmax": "a softmax that is NaN",
+}
+"""What operations near the loss do to gradients."""
+_WITHOUT_RESULT: Final = _WITHOUT_DERIVATIVE | {
+    "sqrt": "a square root of a negative number",
+    "pow": "a root of a negative number",
+    "acos": "an arc cosine of a number above 1 or below -1",
+    "asin": "an arc sine of a number above 1 or below -1",
+    "softmax": "a softmax that is NaN: all values of a row are masked",
+}
+"""What operations give NaN or infinities."""
 
 
 def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
@@ -46,6 +71,8 @@ def find_non_finite(evidence: Evidence, *places: str) -> list[Finding]:
             time_us = event.time_us + of_process.started_us - evidence.first_us
             place = names.place(event.computed or event.location)
             numbers = [f"`{event.variable}` is the first variable that contains a NaN"] if event.variable else []
+            words = (_WITHOUT_DERIVATIVE if event.where == "gradient" else _WITHOUT_RESULT).get(event.operation)
+            numbers += [f"its graph has {words}"] if words else []
             one = NON_FINITE.finding(
                 name, reason, [rank], step=event.step, time_us=time_us, place=place, trail=trail, evidence=numbers
             )

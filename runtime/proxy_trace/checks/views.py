@@ -86,7 +86,8 @@ PERMUTED: Final = Rule(
     "Views where dimensions were to be permuted",
     "In the code of the training program, `view` or `reshape` gives a tensor of three or more dimensions its own sizes "
     "in another order, as in `h, w, c = image.shape; image.view(c, h, w)`. Or it gives an image that OpenCV or Pillow "
-    "has read the sizes (3, height, width). This has the shape of the permuted tensor, but moves no element, so each "
+    "has read the sizes (3, height, width), or a data set gives an image that it stores the same sizes in another "
+    "order. This has the shape of the permuted tensor, but moves no element, so each "
     "channel has values of all channels. Functions that swap two sizes and also pad or concatenate are not reported: "
     "so are rows shifted against each other on purpose.",
     "Permute the dimensions: `image.permute(2, 0, 1)`.",

@@ -240,6 +240,8 @@ def _loading(event: events.Loading, _: Names) -> str:
     words += [f"{event.first_only:,} with only the first batch"] if event.first_only else []
     words += [f"{event.unweighted:,} samples without a weight"] if event.unweighted else []
     words += [f"{event.changed_samples:,} in which the data set changed"] if event.changed_samples else []
+    words += [f"{event.shared:,} of {event.samples:,} samples are those of training"] if event.shared else []
+    words += [f"its {event.workers:,} workers copy `{event.generator}`"] if event.generator else []
     words += [f"{event.same_batch:,} of {event.given:,} batches equal to the one before"] if event.same_batch else []
     return ", ".join(words)
 
@@ -342,7 +344,8 @@ def _update(event: events.Update, names: Names) -> str:
 def _non_finite(event: events.NonFinite, names: Names) -> str:
     name = f" {names.tensor_name(event.tensor)}" if event.tensor else ""
     size = f" of {event.type}" if event.type else ""
-    return f"{event.where}{name}: {format_count(event.count, 'NaN or infinite element')}{size}"
+    cause = f", of {event.operation}" if event.operation else ""
+    return f"{event.where}{name}: {format_count(event.count, 'NaN or infinite element')}{size}{cause}"
 
 
 def _call_function(event: events.CallFunction, _: Names) -> str:

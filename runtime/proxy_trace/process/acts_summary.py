@@ -100,6 +100,7 @@ class LoaderSummary(msgspec.Struct):
         last: its last record.
         changed_place: where the function that returns a sample, and changes the data set, begins; likewise.
         sampler_place: where a sampler with too few weights is created; "" if unknown.
+        draw_place: where the data set draws from a generator that its workers copy; "" if it does not.
         calls: how many of its records were followed by a call of a root module.
         trained: how many of these calls were in training mode with autograd on.
     """
@@ -108,6 +109,7 @@ class LoaderSummary(msgspec.Struct):
     last: events.Loading
     changed_place: str = ""
     sampler_place: str = ""
+    draw_place: str = ""
     calls: int = 0
     trained: int = 0
 
@@ -395,6 +397,8 @@ class ActsCollector:
             known.changed_place = self._names.place(event.changed_by)
         if event.sampler_made:
             known.sampler_place = self._names.place(event.sampler_made)
+        if event.drawn_at:
+            known.draw_place = self._names.place(event.drawn_at)
         self._begun.append(known)
 
     def _place(self, event: events.Happening) -> str:

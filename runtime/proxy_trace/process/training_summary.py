@@ -318,7 +318,9 @@ class InputSummary(msgspec.Struct):
         type: the description of the tensor.
         statistics: the statistics of its values.
         place: where the root module was called, as "file:line".
-        has_norm: whether a normalisation received the layer's output.
+        has_norm: whether a normalisation received the layer's output. In evaluation, a batch norm does not count: it
+            normalises by the values of training.
+        is_evaluation: whether this was a call in evaluation mode.
     """
 
     root: int
@@ -327,6 +329,7 @@ class InputSummary(msgspec.Struct):
     statistics: events.Statistics
     place: str
     has_norm: bool = False
+    is_evaluation: bool = False
 
 
 class LossValues(msgspec.Struct):
@@ -785,7 +788,8 @@ class _InputCollector:
         if _NORMALISATION.match(type_):
             for number in event.input_ids:
                 if number in self._put_out:
-                    self._put_out[number].has_norm = True
+                    is_fixed = self._put_out[number].is_evaluation and "BatchNorm" in type_
+                    self._put_out[number].has_norm |= not is_fixed
         self._take(event.module, event.input_ids)
 
     def _take(self, module: int, numbers: Sequence[int]) -> None:
@@ -795,7 +799,9 @@ class _InputCollector:
             told = self._told.get(number)
             if told is not None and told.statistics is not None:
                 place = self._names.place(told.location)
-                found = InputSummary(told.module, module, told.type, told.statistics, place)
+                found = InputSummary(
+                    told.module, module, told.type, told.statistics, place, is_evaluation=told.evaluation
+                )
                 self.found.append(found)
                 self._open.append(found)
 

@@ -20,11 +20,13 @@ import torch
 
 from proxy_wrapper.events import Backward, BackwardEnd
 from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.class_orders import ClassOrders
 from proxy_wrapper.intercept.derivatives import Derivatives
 from proxy_wrapper.intercept.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.losses import Losses, value_of
 from proxy_wrapper.intercept.outputs import Outputs
+from proxy_wrapper.intercept.singularities import Singularities
 from proxy_wrapper.intercept.source_patterns import SourcePatterns
 from proxy_wrapper.known.thread_state import BackwardPass
 from proxy_wrapper.levels import INFO
@@ -60,6 +62,8 @@ class BackwardPasses:
         self._outputs = Outputs(tracer)
         self._losses = Losses(tracer)
         self._patterns = GraphPatterns(tracer)
+        self._singularities = Singularities(tracer)
+        self._class_orders = ClassOrders(tracer)
         self._discarded = DiscardedResults(tracer)
         self._source_patterns = SourcePatterns(tracer)
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
@@ -151,6 +155,8 @@ class BackwardPasses:
                 marks = None
                 if is_training:
                     self._patterns.look(tensors, location)
+                    self._singularities.look(tensors, loss)
+                    self._class_orders.look(tensors, location)
                     self._discarded.look(location)
                     self._source_patterns.look(location)
                     self._outputs.check_loss(tensors, location)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.utils.data import (
@@ -32,21 +32,46 @@ from proxy_wrapper.intercept.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import bodies_around
+from proxy_wrapper.places.copied_generators import copied_generator
 from proxy_wrapper.places.named_lines import call_line
+from proxy_wrapper.source_patterns.pattern import Pattern
+from proxy_wrapper.source_patterns.reshaped_samples import reshaped_samples
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
+from proxy_wrapper.values.torch_functions import tolist
 from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
+    from proxy_wrapper.places.copied_generators import CopiedGenerator
     from proxy_wrapper.tracer import Tracer
 
 _DRAWN: Final = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 _MOST_LOADERS: Final = 1000
 _FEWEST_DIMENSIONS: Final = 2
+_MOST_CHOSEN: Final = 1 << 18
+"""The most samples of a part of a data set that are compared with those of another."""
+_SEVERAL: Final = 2
+"""The fewest workers that can draw the same numbers."""
+_EARLY: Final = 3
+"""The iteration at which a repeated order is reported, although it is between the second and the fourth."""
+
+
+class _Chosen(NamedTuple):
+    """The samples of a data set that a loader draws from: a part of them, by their indices."""
+
+    dataset: weakref.ref[Any]
+    indices: frozenset[int]
+
+    def shared_with(self, other: _Chosen) -> int:
+        """How many of these samples are also among those of another; 0 for another data set, or if all of those are."""
+        dataset = self.dataset()
+        if dataset is None or dataset is not other.dataset() or other.indices <= self.indices:
+            return 0
+        return len(self.indices & other.indices)
 
 
 class _Loader:
@@ -70,6 +95,8 @@ class _Loader:
         version: their version counts, summed, when the current batch was requested.
         changed: in how many iterations they changed while a batch was fetched.
         is_changed: whether the current iteration is one of those.
+        chosen: the part of the data set that it draws from; None if it is the whole, or unknown.
+        shared: how many of these samples are also among those of the loader that last trained; -1 if there was none.
     """
 
     def __init__(self, number: int) -> None:
@@ -84,6 +111,8 @@ class _Loader:
         self.unweighted = self.version = self.changed = 0
         self.kept: tuple[weakref.ref[torch.Tensor], ...] = ()
         self.is_changed = False
+        self.chosen: _Chosen | None = None
+        self.shared = -1
 
     def versions(self) -> int:
         """The summed version counts of the tensors that hold the samples."""
@@ -98,6 +127,8 @@ class DataLoading(ReplacingInterceptor):
         super().__init__(tracer)
         self._loaders: weakref.WeakKeyDictionary[Any, _Loader] = weakref.WeakKeyDictionary()
         self._made = 0
+        # The samples of the loader that trained last.
+        self._trained: _Chosen | None = None
         # The functions that return samples, and are read already; kept so that their ids stay unique.
         self._read: dict[int, CodeType] = {}
 
@@ -126,6 +157,8 @@ class DataLoading(ReplacingInterceptor):
         step = self._tracer.step
         if loader is not None and iteration._num_yielded:
             loader.trains |= loader.taken > 0 and step > loader.step
+            if loader.trains and loader.chosen is not None:
+                self._trained = loader.chosen
             loader.step, loader.version = step, loader.versions()
             return
         if loader is None:
@@ -134,6 +167,7 @@ class DataLoading(ReplacingInterceptor):
             self._made += 1
             loader = self._loaders[index_sampler] = _Loader(self._made)
             self._read_getitem(getattr(iteration, "_dataset", None))
+            loader.chosen = _chosen_by(iteration, index_sampler)
         sampler = getattr(index_sampler, "sampler", index_sampler)
         batches = _count_batches(index_sampler)
         order = _order_of(iteration, sampler)
@@ -142,12 +176,15 @@ class DataLoading(ReplacingInterceptor):
             loader.same_order += order is not None and order == loader.order and is_new
             is_fixed = type(sampler) is SequentialSampler
             loader.first_only += is_fixed and loader.taken == 1 and batches > 1 and step > loader.step
+        if loader.shared < 0 and loader.chosen is not None and self._trained not in (None, loader.chosen):
+            loader.shared = loader.chosen.shared_with(self._trained)
         loader.count += 1
         loader.unweighted = _count_unweighted(iteration, sampler)
         loader.kept = _sample_tensors(iteration)
         loader.version, loader.is_changed = loader.versions(), False
         loader.iteration, loader.order, loader.taken, loader.step = weakref.ref(iteration), order, 0, step
-        if loader.count & (loader.count - 1) == 0:
+        is_told_early = loader.count == _EARLY and loader.same_order == _EARLY - 1
+        if loader.count & (loader.count - 1) == 0 or is_told_early:
             self._emit(loader, type(sampler).__name__, batches, iteration)
 
     def _gives(self, iteration: Any, batch: Any) -> None:
@@ -160,13 +197,13 @@ class DataLoading(ReplacingInterceptor):
         if not loader.is_changed and loader.versions() != loader.version:
             loader.is_changed = True
             loader.changed += 1
-        if getattr(iteration, "_num_workers", 0) < 2:
+        if getattr(iteration, "_num_workers", 0) < _SEVERAL:
             return
         before, loader.batch = loader.batch, _digest(batch)
         loader.same_batch += before is not None and before == loader.batch
 
     def _read_getitem(self, dataset: Any) -> None:
-        """Report differences of bytes that wrap around, in the function that returns a sample. It is read once."""
+        """Report what the function that returns a sample does wrong to samples, by their values. It is read once."""
         while type(dataset) is Subset:
             dataset = dataset.dataset
         line = _getitem_line(dataset)
@@ -178,11 +215,15 @@ class DataLoading(ReplacingInterceptor):
         if syntax is None:
             return
         with unobserved() as readable:
-            found = list(unsigned_differences(syntax, dataset, lambda: _length_of(dataset))) if readable else []
+            found = [
+                Pattern(UNSIGNED, each.line, each.names)
+                for each in (unsigned_differences(syntax, dataset, lambda: _length_of(dataset)) if readable else ())
+            ]
+            found += reshaped_samples(syntax, dataset) if readable else ()
         for each in found:
             made = tracer.locator.line(AssignedLine(line.code, each.line))
             event = SourcePattern(
-                tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNSIGNED, each.names, made
+                tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, each.what, each.names, made
             )
             tracer.broadcast(event, 0, level=INFO, also=(made,))
 
@@ -191,6 +232,8 @@ class DataLoading(ReplacingInterceptor):
         thread = tracer.thread
         location = tracer.locator.locate(4)
         changed_by = tracer.locator.line(_getitem_line(getattr(iteration, "_dataset", None))) if loader.changed else 0
+        copied = self._copied_generator(iteration)
+        drawn_at = 0 if copied is None else tracer.locator.line(copied.line)
         sampler_made = 0
         if loader.unweighted:
             bodies = bodies_around(sys._getframe(), tracer.locator.is_user_code)
@@ -216,8 +259,41 @@ class DataLoading(ReplacingInterceptor):
             loader.changed,
             changed_by,
             sampler_made,
+            "" if copied is None else copied.name,
+            drawn_at,
+            max(0, loader.shared),
+            0 if loader.chosen is None else len(loader.chosen.indices),
         )
-        tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made))
+        tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made, drawn_at))
+
+    def _copied_generator(self, iteration: Any) -> CopiedGenerator | None:
+        """A generator that several workers copy from their data set, unless something may seed the copies."""
+        dataset: Any = getattr(iteration, "_dataset", None)
+        if getattr(iteration, "_num_workers", 0) < _SEVERAL or getattr(iteration, "_worker_init_fn", None) is not None:
+            return None
+        while type(dataset) is Subset:
+            dataset = dataset.dataset
+        return copied_generator(dataset, self._tracer.locator.is_user_code)
+
+
+def _chosen_by(iteration: Any, index_sampler: Any) -> _Chosen | None:
+    """The part of a data set that a loader draws from, by a `Subset` or a `SubsetRandomSampler`; else None."""
+    dataset: Any = getattr(iteration, "_dataset", None)
+    sampler = getattr(index_sampler, "sampler", None)
+    indices: Any = ()
+    if type(dataset) is Subset:
+        dataset, indices = dataset.dataset, dataset.indices
+    elif type(sampler) is SubsetRandomSampler:
+        indices = sampler.indices
+    if type(indices) is torch.Tensor:
+        with unobserved() as readable:
+            indices = tolist(indices) if readable and has_values(indices) else ()
+    if type(indices) not in (list, tuple, range) or not 0 < len(indices) <= _MOST_CHOSEN:
+        return None
+    try:
+        return _Chosen(weakref.ref(dataset), frozenset(map(int, indices)))
+    except (TypeError, ValueError):  # A data set without weak references, or indices of another kind.
+        return None
 
 
 def _count_unweighted(iteration: Any, sampler: Any) -> int:
@@ -272,10 +348,16 @@ def _order_of(iteration: Any, sampler: Any) -> int | None:
     if _has_epochs(sampler):
         epoch = getattr(sampler, "epoch", None)
         return epoch if type(epoch) is int else None
-    if type(sampler) in _DRAWN and sampler.generator is None:
-        seed = getattr(iteration, "_base_seed", None)
-        return seed if type(seed) is int else None
-    return None
+    if type(sampler) not in _DRAWN:
+        return None
+    generator = sampler.generator
+    if type(generator) is torch.Generator and generator.device.type != "cpu":
+        return None
+    if type(generator) is torch.Generator:  # What it will draw depends on its state alone.
+        with unobserved():
+            return hash(bytes(tolist(generator.get_state())))
+    seed = getattr(iteration, "_base_seed", None)
+    return seed if type(seed) is int else None
 
 
 def _count_batches(index_sampler: Any) -> int:

@@ -13,8 +13,9 @@ import torch
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.loss_graph.attention_sums import OVER_QUERIES
 from proxy_wrapper.loss_graph.attentions import ATTENDED
-from proxy_wrapper.loss_graph.class_scores import SOFTMAX
+from proxy_wrapper.loss_graph.class_scores import CLASSES_OVER_SAMPLES, SOFTMAX
 from proxy_wrapper.loss_graph.class_weights import CLASSES, POSITIVES
 from proxy_wrapper.loss_graph.critics import ERROR
 from proxy_wrapper.loss_graph.draws import DRAW
@@ -43,6 +44,7 @@ from proxy_wrapper.places.named_lines import (
     rounding_lines,
     scale_line,
 )
+from proxy_wrapper.places.operation_lines import operation_lines
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.places.softmax_lines import softmax_lines
 from proxy_wrapper.places.view_lines import view_lines
@@ -79,6 +81,7 @@ class GraphPatterns:
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
             ROUNDED: rounding_lines,
+            OVER_QUERIES: lambda code: operation_lines(code, "softmax"),
         }
         self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.
@@ -115,7 +118,7 @@ class GraphPatterns:
             return self._line_of_modules(lambda code: self._view_lines(code, pattern.viewed_to))
         if pattern.what in _LINES:
             return self._line_of(_LINES[pattern.what])
-        if pattern.what == SOFTMAX:
+        if pattern.what in (SOFTMAX, CLASSES_OVER_SAMPLES):
             return 0 if pattern.dim else self._line_of_modules(self._softmax_lines)
         if pattern.what in _LINES_AROUND:
             locator = self._tracer.locator

@@ -1,4 +1,4 @@
-"""Summarises the inputs of outermost modules in training, in the first few calls."""
+"""Summarises the inputs of outermost modules in the first few calls in training, and in evaluation after these."""
 
 from __future__ import annotations
 
@@ -27,9 +27,14 @@ class Inputs:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
-    def look(self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState) -> None:
+    def look(
+        self, entry: ModuleEntry, args: Any, location: int, thread: ThreadState, *, is_evaluation: bool = False
+    ) -> None:
         """Record the statistics of the floating-point tensors passed to an outermost module."""
-        entry.input_looks -= 1
+        if is_evaluation:
+            entry.evaluation_looks -= 1
+        else:
+            entry.input_looks -= 1
         tracer = self._tracer
         with unobserved() as readable:
             if not readable:
@@ -53,5 +58,6 @@ class Inputs:
                 type_,
                 number,
                 statistics,  # type: ignore[arg-type]
+                is_evaluation,
             )
             entry.channel.emit(event, location)

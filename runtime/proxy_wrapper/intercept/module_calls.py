@@ -270,7 +270,10 @@ class ModuleCalls:
         if module.training:
             if entry.input_looks:
                 self._inputs.look(entry, args, location, thread)
-        elif entry.dropout_looks and is_seen:
+            return
+        if entry.evaluation_looks and entry.was_called:
+            self._inputs.look(entry, args, location, thread, is_evaluation=True)
+        if entry.dropout_looks and is_seen:
             entry.dropout_looks -= 1
             self._dropouts.begin(thread)
 
@@ -342,8 +345,7 @@ class ModuleCalls:
             words = tuple(map(self._describe, outputs))
         statistics: Sequence[PendingOr] | None = None
         if not stack and entry.level <= INFO:
-            with torch._C.DisableTorchFunction():
-                thread.last_node_of_model, thread.last_model = last_node_of(outputs), entry
+            _note_last(entry, outputs, thread)
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
@@ -467,6 +469,14 @@ class ModuleCalls:
             if isinstance(value, torch.Tensor):
                 words[key], numbers[key] = self._describe(value), self._meet(value)
         return words, numbers
+
+
+def _note_last(entry: ModuleEntry, outputs: Sequence[torch.Tensor], thread: ThreadState) -> None:
+    """Note where the graph of a root module ends; a target network called without a graph has no part in the loss."""
+    with torch._C.DisableTorchFunction():
+        last = last_node_of(outputs)
+    if last >= 0:
+        thread.last_node_of_model, thread.last_model = last, entry
 
 
 def _leave_live(live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]) -> Any:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from proxy_wrapper.events import NonFinite, Statistics
+from proxy_wrapper.intercept.losses import forward_of
 from proxy_wrapper.levels import WARNING
-from proxy_wrapper.places.nan_variables import first_nan
+from proxy_wrapper.loss_graph.operations import without_result
+from proxy_wrapper.places.computed_lines import computed_at
+from proxy_wrapper.places.nan_variables import origin_of_nan
+from proxy_wrapper.places.operation_lines import operation_line
 from proxy_wrapper.values.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.values.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, is_floating_point
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
+    from proxy_wrapper.places.called_functions import Body
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.pending import Pending, PendingCount
     from proxy_wrapper.values.statistics import PendingOr
@@ -60,11 +65,16 @@ class Outputs:
             locator = self._tracer.locator
             location = locator.locate(4)
             event = self._event(entry.id, location, "output", count, output, thread)
-            frame = locator.user_frame(4, is_ending=True) if self._is_first(count) else None
-            found = None if frame is None else first_nan(frame)
-            if frame is not None and found is not None:
-                event = replace(event, computed=locator.computed(frame, found), variable=found.name)
-                entry.channel.define_location(event.computed)
+            if self._is_first(count):
+                frame = locator.user_frame(4, is_ending=True)
+                origin = None if frame is None else origin_of_nan(frame, locator.is_user_code)
+                if origin is not None:
+                    computed = locator.computed(*origin)
+                    event = replace(event, computed=computed, variable=origin.assigned.name)
+                else:
+                    event = self._with_operation(event, output, [forward_of(entry)])
+                if event.computed:
+                    entry.channel.define_location(event.computed)
             entry.channel.emit(event, location)
 
     def check_loss(self, tensors: Sequence[torch.Tensor], location: int) -> None:
@@ -79,11 +89,32 @@ class Outputs:
                 event = self._event(0, location, "loss", count, tensor, tracer.thread)
                 frame = tracer.locator.user_frame() if self._is_first(count) else None
                 if frame is not None:
-                    found = first_nan(frame)
-                    computed = tracer.locator.computed(frame, found)
-                    event = replace(event, computed=computed, variable="" if found is None else found.name)
+                    origin = origin_of_nan(frame, tracer.locator.is_user_code)
+                    if origin is None:
+                        event = replace(event, computed=tracer.locator.computed(frame))
+                        starts = [computed_at(frame, tracer.locator.is_user_code).body]
+                        event = self._with_operation(event, tensor, starts)
+                    else:
+                        computed = tracer.locator.computed(*origin)
+                        event = replace(event, computed=computed, variable=origin.assigned.name)
                 also = (event.computed,) if event.computed else ()
                 tracer.broadcast(event, location, level=WARNING, also=also)
+
+    def _with_operation(self, event: NonFinite, tensor: torch.Tensor, starts: Sequence[Body | None]) -> NonFinite:
+        """The event with the operation that made a tensor non-finite, if its graph tells, and with its only line.
+
+        Args:
+            event: the event.
+            tensor: the tensor.
+            starts: the functions that computed it.
+        """
+        with unobserved() as readable:
+            operation = without_result(tensor.grad_fn) if readable and tensor.grad_fn is not None else ""
+        if not operation:
+            return event
+        locator = self._tracer.locator
+        found = operation_line([each for each in starts if each is not None], operation, locator.is_user_code)
+        return replace(event, operation=operation, computed=locator.line(found) or event.computed)
 
     def _is_first(self, count: int | Pending) -> bool:
         """Whether this is the first report: later ones may only follow from it. The origin is searched for it alone."""

@@ -192,6 +192,13 @@ class StateRecords:
         else:
             return
         tracer = self._tracer
+        cause = tracer.thread.singularity if where == "gradient" else None
+        if cause is not None and cause.step != tracer.step:
+            cause = None
+        if cause is not None:
+            tracer.thread.singularity = None  # The other gradients only follow from the first one.
+            if cause.computed:
+                state.holder.channel.define_location(cause.computed)
         batch.of(state.holder.channel).append(
             NonFinite(
                 tracer.now_us(),
@@ -204,6 +211,9 @@ class StateRecords:
                 state.id,
                 count,
                 tracer.describer.describe(tensor),
+                0 if cause is None else cause.computed,
+                "",
+                "" if cause is None else cause.operation,
             )
         )
 

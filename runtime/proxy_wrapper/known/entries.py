@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.writing.channel import Channel
 
 _INPUT_LOOKS: Final = 3
+_EVALUATION_LOOKS: Final = 2
 """The number of calls of an outermost module whose inputs are examined. A few show what they are like."""
 
 _DROPOUT_LOOKS: Final = 2
@@ -130,6 +131,7 @@ class ModuleEntry:
         "channel",
         "configured_level",
         "dropout_looks",
+        "evaluation_looks",
         "gradient_looks",
         "has_been_nonfinite",
         "id",
@@ -203,7 +205,9 @@ class ModuleEntry:
         # in training mode.
         self.dropout_looks = _DROPOUT_LOOKS
         self.gradient_looks = _GRADIENT_LOOKS
-        self.input_looks = _INPUT_LOOKS  # The remaining calls as outermost module whose inputs are examined.
+        # The remaining calls as outermost module whose inputs are examined, in training mode and after it.
+        self.input_looks = _INPUT_LOOKS
+        self.evaluation_looks = _EVALUATION_LOOKS
         self.successor: ModuleEntry | None = None  # The module that took over its id when it was freed.
         self.removed = False
         self.was_sought = False  # For a top module: in the tree of the one that called it.

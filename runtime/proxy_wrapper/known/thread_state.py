@@ -68,6 +68,14 @@ class BackwardPass(NamedTuple):
     inputs: Any = None
 
 
+class Singularity(NamedTuple):
+    """An operation without a finite derivative: the step in which it was found, its name, and its location or 0."""
+
+    step: int
+    operation: str
+    computed: int
+
+
 class CompiledCall(NamedTuple):
     """A call of compiled code that has not returned."""
 
@@ -148,6 +156,7 @@ class ThreadState:
         "optimizer_size",
         "optimizer_walks",
         "put_in",
+        "singularity",
         "stack",
         "stage",
         "stepping",
@@ -181,6 +190,8 @@ class ThreadState:
         self.optimizer_size = (0, 0)
         self.draws: DrawnNumbers | None = None  # Set while random draws are being looked for.
         self.torch_calls = 0
+        # What will make the gradients of the last backward pass non-finite, if it is known.
+        self.singularity: Singularity | None = None
         self.last_model: ModuleEntry | None = None  # The root module called last.
         self.last_node_of_model = -1  # Autograd's number of the last node of a root module's last output.
         self.backward_passes: list[BackwardPass] = []  # Those running, the innermost last.

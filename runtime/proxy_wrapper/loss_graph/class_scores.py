@@ -9,9 +9,13 @@ from proxy_wrapper.loss_graph.nodes import (
     CLASS_LOSS,
     LOG_SOFTMAX,
     MATRIX_PRODUCTS,
+    QUOTIENT,
     SCALED,
+    SOFTMAXES,
+    TOTALS,
     TRANSPOSED,
     node_before,
+    node_behind,
     shape_of,
     view_shapes,
 )
@@ -25,6 +29,13 @@ if TYPE_CHECKING:
 
 SOFTMAX: Final = "softmax"
 
+CLASSES_OVER_SAMPLES: Final = "class-softmax"
+
+_OVER_CLASSES: Final = SOFTMAXES | {LOG_SOFTMAX}
+_LOGARITHMS: Final = frozenset(
+    {"LogBackward0", "AddBackward0", "ClampBackward0", "ClampBackward1", "ClampMinBackward0"}
+)
+_EXPANDED: Final = frozenset({"ExpandBackward0"})
 _FEWEST_DIMENSIONS: Final = 3
 """The fewest dimensions of scores in which a view may mix up the classes: batch, classes, positions."""
 
@@ -35,6 +46,27 @@ def softmaxes(graph: LossGraph) -> Iterator[Pattern]:
         dim, shape = saved_number(node, "dim"), shape_of(node)
         if dim is not None and shape:
             yield Pattern(SOFTMAX, shape, dim=dim % len(shape))
+
+
+def classes_over_samples(graph: LossGraph) -> Iterator[Pattern]:
+    """The first probabilities of classes, one row per sample, that a softmax has made to sum to 1 over the samples.
+
+    They are those of a class loss, or of a distribution, which divides them by their sum over the classes.
+    """
+    for node in graph.named((CLASS_LOSS, QUOTIENT)):
+        if node.name() == CLASS_LOSS:
+            found = node_behind(node_before(node, 0), _LOGARITHMS)
+        else:
+            found, total = node_before(node, 0), node_behind(node_before(node, 1), _EXPANDED)
+            is_of_own = total is not None and total.name() in TOTALS and node_before(total, 0) is found
+            if not is_of_own or not any(each.name() in _LOGARITHMS for each in graph.users(node)):
+                continue
+        if found is None or found.name() not in _OVER_CLASSES:
+            continue
+        dim, shape = saved_number(found, "dim"), shape_of(found)
+        if dim is not None and len(shape) == 2 and min(shape) > 1 and dim % 2 == 0:
+            yield Pattern(CLASSES_OVER_SAMPLES, shape)
+            return
 
 
 def classes_in_views(graph: LossGraph) -> Iterator[Pattern]:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.loss_graph.attention_sums import softmaxes_over_queries
 from proxy_wrapper.loss_graph.attentions import attended_padding
-from proxy_wrapper.loss_graph.class_scores import classes_in_views, similarities_with_self, softmaxes
+from proxy_wrapper.loss_graph.class_scores import (
+    classes_in_views,
+    classes_over_samples,
+    similarities_with_self,
+    softmaxes,
+)
 from proxy_wrapper.loss_graph.class_weights import class_weights, positive_weights
 from proxy_wrapper.loss_graph.critics import errors_not_detached
 from proxy_wrapper.loss_graph.custom_functions import gradients_not_read
@@ -19,6 +25,7 @@ from proxy_wrapper.loss_graph.roundings import rounded_parameters
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
 from proxy_wrapper.loss_graph.targets import (
     binary_targets,
+    class_targets_as_scores,
     multi_hot_targets,
     pair_targets,
     sign_targets,
@@ -33,13 +40,14 @@ if TYPE_CHECKING:
     from proxy_wrapper.loss_graph.pattern import Pattern
 
 _BY_STRUCTURE: Final = (
-    *(linear_layers, softmaxes, classes_in_views, similarities_with_self, mixed_views, mixed_heads),
-    *(draws_without_gradient, targets_as_scores, gradients_not_read, rounded_parameters),
+    *(linear_layers, softmaxes, classes_over_samples, classes_in_views, similarities_with_self),
+    *(softmaxes_over_queries, mixed_views, mixed_heads, draws_without_gradient, targets_as_scores, gradients_not_read),
+    rounded_parameters,
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
     *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
-    *(divergences_that_outweigh, positive_weights, class_weights),
+    *(divergences_that_outweigh, positive_weights, class_weights, class_targets_as_scores),
 )
 """The finders that read what nodes have saved for the backward pass.
 

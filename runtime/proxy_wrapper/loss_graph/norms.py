@@ -1,4 +1,4 @@
-"""Finds rows that are compared after they were divided by the norm of the whole matrix."""
+"""Finds rows that are compared after they were divided by the norm of the whole matrix, or of each column."""
 
 from __future__ import annotations
 
@@ -41,11 +41,15 @@ _FARTHEST: Final = 12
 
 
 def norms_of_batches(graph: LossGraph) -> Iterator[Pattern]:
-    """The first distances or similarities of rows that were divided by the norm of the whole matrix."""
-    divided = {node for node in graph.named((QUOTIENT,)) if _is_divided_by_whole(node)}
-    for node in graph.named({LOG_SOFTMAX, _ROW_SUM, *_DISTANCES, *_NORMS}) if divided else ():
+    """The first distances or similarities of rows that were divided by the norm of the whole matrix or of columns."""
+    by_whole = {node for node in graph.named((QUOTIENT,)) if _is_divided_by_whole(node)}
+    by_columns = {node for node in graph.named((QUOTIENT,)) if _is_divided_by_columns(node)}
+    for node in graph.named({LOG_SOFTMAX, _ROW_SUM, *_DISTANCES, *_NORMS}) if by_whole or by_columns else ():
         compared = _compared(node, node.name())
+        divided = by_whole | by_columns if node.name() == LOG_SOFTMAX else by_whole
         found = [each.node for each in (behind(each, SAME_ROWS) for each in compared) if each.node in divided]
+        if len(found) == 2 and found[0] in by_columns and not _is_of_rows(node, found):
+            continue
         if found and len(found) == len(compared):
             yield Pattern(NORM, shape_of(found[0]))
             return
@@ -68,6 +72,21 @@ def _is_divided_by_whole(node: Any) -> bool:
     return name in _NORMS and input_at(below.node, 0) == above
 
 
+def _is_divided_by_columns(node: Any) -> bool:
+    """Whether a node divides each column of a matrix by its norm, as `F.normalize(x, dim=0)` does.
+
+    Columns of which the mean was subtracted are left out: they are standardised, as by a batch norm. A squared
+    distance of rows counts for nothing, because its sum is that of columns.
+    """
+    shape, above, below = shape_of(node), input_at(node, 0), input_at(node, 1)
+    if above is None or below is None or len(shape) != _MATRIX or min(shape) < _MATRIX:
+        return False
+    below = behind(below, _AT_LEAST | {"ExpandBackward0"})
+    is_of_columns = shape_of(below.node) in ((1, shape[1]), (shape[1],)) and shape[0] != shape[1]
+    is_centred = above.node.name() == DIFFERENCE
+    return is_of_columns and not is_centred and below.node.name() in _NORMS and input_at(below.node, 0) == above
+
+
 def _compared(node: Any, name: str) -> Sequence[Output]:
     """The two matrices whose rows a node compares; () if it compares no rows."""
     if name in _DISTANCES:
@@ -85,6 +104,11 @@ def _compared(node: Any, name: str) -> Sequence[Output]:
         inner = behind(inner, SUMS)
         return inputs_of(inner.node) if inner.node.name() == DIFFERENCE else ()
     return ()
+
+
+def _is_of_rows(node: Any, factors: Sequence[Any]) -> bool:
+    """Whether a softmax is over the products of the rows of two matrices, not of their columns."""
+    return shape_of(_behind_scale(node)) == tuple(shape_of(each)[0] for each in factors)
 
 
 def _behind_scale(node: Any) -> Any:

@@ -18,6 +18,7 @@ from proxy_wrapper.loss_graph.nodes import (
     VIEWS,
     inputs_of,
     node_before,
+    node_behind,
     only_node_before,
     shape_of,
 )
@@ -30,6 +31,7 @@ from proxy_wrapper.values.torch_functions import (
     is_equal,
     is_greater,
     item,
+    logsumexp,
     numel,
     total,
 )
@@ -46,6 +48,8 @@ _SAME_SCORES: Final = VIEWS | SQUEEZED | SCALED | {"ToCopyBackward0"}
 """The nodes that pass scores on unchanged or scaled."""
 _FARTHEST: Final = 0.5
 """How far binary targets may lie outside 0 to 1: deliberate label smoothing goes up to 1.2."""
+_ROUNDING: Final = 1e-2
+"""How far the logarithm of a sum of probabilities may lie from 0, in half precision."""
 
 
 def binary_targets(graph: LossGraph) -> Iterator[Pattern]:
@@ -68,6 +72,32 @@ def targets_as_scores(graph: LossGraph) -> Iterator[Pattern]:
         targets = node_before(node, 1)
         if node_before(node, 0) is None and targets is not None and len(graph.users(targets)) == 1:
             yield Pattern("targets-as-scores", shape_of(targets))
+
+
+def class_targets_as_scores(graph: LossGraph) -> Iterator[Pattern]:
+    """Cross entropies of constant scores with targets that are the output of a layer.
+
+    Neither logits as targets nor fixed scores make sense. The output must go into nothing else.
+    """
+    for node in graph.named(("NegBackward0",)):
+        summed = only_node_before(node)
+        product = only_node_before(summed) if summed is not None and summed.name() in TOTALS else None
+        if product is None or product.name() != PRODUCT or node_before(product, 0) is not None:
+            continue
+        targets, scores = node_before(product, 1), saved_tensor(product, "self")
+        layer = node_behind(targets, VIEWS | SQUEEZED)
+        if layer is None or not _has_weight(layer) or len(graph.users(targets)) != 1:
+            continue
+        if scores is not None and numel(scores) and _are_log_probabilities(scores):
+            yield Pattern("targets-as-scores", shape_of(targets))
+
+
+def _are_log_probabilities(scores: torch.Tensor) -> bool:
+    """Whether scores are the logarithms of probabilities that sum to 1 over the classes, the second dimension."""
+    if len(scores.shape) < 2 or scores.shape[1] < 2 or not scores.is_floating_point():
+        return False
+    lowest, highest = map(float, map(item, aminmax(logsumexp(scores, 1))))
+    return max(-lowest, highest) < _ROUNDING
 
 
 def sign_targets(graph: LossGraph) -> Iterator[Pattern]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
+_JUMPS: Final = frozenset({*dis.hasjrel, *dis.hasjabs})
 _COPIES: Final = frozenset({"clone", "copy", "deepcopy", "zeros", "zeros_like", "empty_like"})
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 20
@@ -187,6 +188,20 @@ def words_of_line(frame: FrameType) -> tuple[str, ...]:
         and any(start <= each.offset < end for start, end in spans)
     }
     return tuple(words)[:_MOST_WORDS]
+
+
+def loops_of(code: CodeType) -> list[range]:
+    """The lines of the loops of a function: those between a jump backwards and its target."""
+    if len(code.co_code) > MOST_BYTES:
+        return []
+    jumps = [
+        (each.argval, each.offset)
+        for each in dis.get_instructions(code)
+        if each.opcode in _JUMPS and each.argval < each.offset
+    ]
+    lines = [(start, line) for start, _, line in code.co_lines() if line]
+    within = [[line for start, line in lines if target <= start <= jump] for target, jump in jumps]
+    return [range(min(each), max(each) + 1) for each in within if each]
 
 
 def _codes_around(frame: FrameType) -> Iterator[CodeType]:

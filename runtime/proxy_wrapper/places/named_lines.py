@@ -51,8 +51,9 @@ def probability_lines(bodies: Iterable[Body]) -> Iterator[AssignedLine]:
 
 
 def norm_line(bodies: Iterable[Body]) -> AssignedLine | None:
-    """The only line of some functions that computes a norm; None if there is not exactly one."""
-    return _only(_reading_lines(bodies, _NORMS))
+    """The only line of some functions that computes a norm, or else divides by one; None if not exactly one."""
+    bodies = list(bodies)
+    return _only(_reading_lines(bodies, _NORMS)) or _only(_reading_lines(bodies, frozenset({"normalize"})))
 
 
 def scale_line(bodies: Iterable[Body]) -> AssignedLine | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
+from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
@@ -24,4 +25,4 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     """The patterns in a file."""
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
-    return found + list(carried_states(scopes))
+    return found + list(carried_states(scopes)) + list(overwritten_weights(tree))

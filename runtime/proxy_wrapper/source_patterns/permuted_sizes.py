@@ -49,7 +49,7 @@ def permuted_sizes(scope: Scope) -> Iterator[Pattern]:
         return
     unpacked = _unpacked_sizes(scope)
     for call in scope.calls:
-        viewed, given = _view(call)
+        viewed, given = view_of(call)
         tensor = None if viewed is None else _variable_in(viewed)
         if viewed is not None and len(given) == _FEWEST and _is_three(given[0]) and _is_image(viewed, scope):
             yield Pattern(PERMUTED, call.lineno, ("height, width, 3", ", ".join(map(ast.unparse, given))))
@@ -102,7 +102,7 @@ def _size_of(value: ast.expr, unpacked: dict[str, _Size]) -> _Size | None:
     return _Size(tensor, dim.value, 0, 0)
 
 
-def _view(call: ast.Call) -> tuple[ast.expr | None, Sequence[ast.expr]]:
+def view_of(call: ast.Call) -> tuple[ast.expr | None, Sequence[ast.expr]]:
     """What a call views or reshapes, and the new sizes; None if it does not."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _VIEWS or call.keywords:
         return None, ()
@@ -111,6 +111,14 @@ def _view(call: ast.Call) -> tuple[ast.expr | None, Sequence[ast.expr]]:
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
         sizes = sizes[0].elts
     return viewed, sizes
+
+
+def keeps_order(call: ast.Call) -> ast.expr | None:
+    """What a call converts to another type or dtype, without a change of its shape; None if it does something else."""
+    name = last_name(call.func)
+    if name in _CONVERSIONS and call.args:
+        return call.args[0]
+    return call.func.value if isinstance(call.func, ast.Attribute) and name in _KEEPING else None
 
 
 def _is_three(size: ast.expr) -> bool:

@@ -29,6 +29,7 @@ is_less: Final = _functions.lt
 is_equal: Final = _functions.equal
 concatenate: Final = _functions.cat
 frombuffer: Final = _functions.frombuffer
+logsumexp: Final = _functions.logsumexp
 multiply: Final = _functions.mul
 narrow: Final = _functions.narrow
 split: Final = _functions.split  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Y = (torch.arange(6) % 2).float()[:, None]
+SOFT = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
 
 
 def right(out: torch.Tensor) -> None:
@@ -58,6 +59,16 @@ def both_directions(out: torch.Tensor) -> None:
             lambda out: F.binary_cross_entropy(Y.clamp(0.1, 0.9), out.sigmoid()).backward(),
             "arguments-swapped",
             id="targets as probabilities",
+        ),
+        pytest.param(
+            lambda out: F.cross_entropy(SOFT, out.view(3, 2).sigmoid()).backward(), "", id="targets of no layer"
+        ),
+        pytest.param(
+            lambda out: F.cross_entropy(SOFT, out.view(3, 2)).backward(), "arguments-swapped", id="targets of classes"
+        ),
+        pytest.param(lambda out: F.cross_entropy(out.view(3, 2), SOFT).backward(), "", id="right soft targets"),
+        pytest.param(
+            lambda out: (-(SOFT * out.view(3, 2)).sum() + out.square().sum()).backward(), "", id="weighted outputs"
         ),
         pytest.param(right, "", id="right triplet"),
         pytest.param(lambda out: F.binary_cross_entropy_with_logits(out, Y).backward(), "", id="right logits"),

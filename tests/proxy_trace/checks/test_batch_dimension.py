@@ -71,6 +71,17 @@ def test_a_softmax_over_the_samples_is_told(
     assert ["softmax-over-batch" in {each.code for each in found}] == [is_told]
 
 
+def test_probabilities_of_classes_that_sum_to_one_over_the_samples_are_told(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    pattern = events.GraphPattern(5, location=3, what="class-softmax", shape=(8, 5))
+    happened = [*call("float32[8, 4]", "float32[8, 4]", "float32[8, 5]"), pattern] * 2
+    found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, *happened))
+    assert [each.reason for each in found if each.code == "softmax-over-batch"] == [
+        "the probabilities of classes sum to 1 over the samples, of shape (8, 5)"
+    ]
+
+
 POSITIONS = events.Module(2, "model.pos", "PositionalEncoding", 1, 1)
 LINE = events.Location(4, "net.py", 30, "forward")
 

@@ -23,11 +23,12 @@ EVALUATED = (events.CallModule(2, module=1), events.ReturnModule(3, module=1))
 def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
     given = fields.pop("given", 8 * count)
     trains = bool(fields.pop("trains", 0))
+    sampler = fields.pop("sampler", "Sampler")
     return events.Loading(
         1,
         location=3,
         id=1,
-        sampler="Sampler",
+        sampler=sampler,
         batches=8,
         workers=workers,
         count=count,
@@ -48,6 +49,12 @@ def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
         pytest.param(loading(8, same_order=3, trains=1), TRAINED, [], id="one order now and then"),
         pytest.param(loading(2, 2, given=8, same_batch=4), TRAINED, ["equal-worker-streams"], id="pairs"),
         pytest.param(loading(2, 2, given=8, same_batch=7), TRAINED, [], id="all alike"),
+        pytest.param(loading(2, 2, generator="rng", trains=1), TRAINED, ["equal-worker-streams"], id="copies"),
+        pytest.param(loading(2, 2, generator="rng"), TRAINED, [], id="copies of what trains nothing"),
+        pytest.param(loading(3, same_order=2, trains=1), TRAINED, [], id="one order, twice"),
+        pytest.param(
+            loading(3, same_order=2, trains=1, sampler="DistributedSampler"), TRAINED, ["same-order"], id="one epoch"
+        ),
         pytest.param(loading(1, unweighted=7), TRAINED, ["samples-without-weight"], id="fewer weights than samples"),
         pytest.param(
             loading(4, changed_samples=3, trains=1), TRAINED, ["data-set-changes"], id="changed in each epoch"
@@ -55,6 +62,12 @@ def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
         pytest.param(loading(4, changed_samples=1, trains=1), TRAINED, [], id="filled in the first epoch"),
         pytest.param(loading(4, changed_samples=3), TRAINED, [], id="changed, and trains nothing"),
         pytest.param(loading(2, 2, given=8, same_batch=1), TRAINED, [], id="twice by chance"),
+        pytest.param(
+            loading(2, shared=3, samples=9), EVALUATED, ["evaluated-on-training-samples"], id="some of training"
+        ),
+        pytest.param(loading(2, shared=9, samples=9), EVALUATED, [], id="a part of the training data"),
+        pytest.param(loading(2, samples=9), EVALUATED, [], id="other samples"),
+        pytest.param(loading(2, shared=3, samples=9), TRAINED, [], id="some of those of an earlier stage"),
     ],
 )
 def test_what_a_loader_gives_is_judged(
@@ -67,3 +80,21 @@ def test_what_a_loader_gives_is_judged(
     found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, record, *calls))
     told = [(each.code, each.place) for each in found if each.name.startswith("DataLoader")]
     assert told == [(code, "train.py:20") for code in codes]
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "is_told"),
+    [
+        pytest.param({"sampler": "SequentialSampler", "trains": 1}, (8, 0, 5), True, id="sorted"),
+        pytest.param({"sampler": "SequentialSampler"}, (8, 0, 5), False, id="a loader that trains nothing"),
+        pytest.param({"sampler": "RandomSampler", "trains": 1}, (8, 0, 5), False, id="a loader that shuffles"),
+        pytest.param({"sampler": "SequentialSampler", "trains": 1}, (6, 0, 5), False, id="batches of something else"),
+    ],
+)
+def test_batches_in_the_order_of_their_classes_are_told(
+    tmp_path: Path, write_trace: WriteTrace, fields: dict[str, Any], values: tuple[int, int, int], is_told: bool
+) -> None:
+    pattern = events.GraphPattern(1, what="classes-in-order", values=values)
+    found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, loading(2, **fields), *TRAINED, pattern))
+    told = [(each.code, each.place) for each in found if each.name.startswith("DataLoader")]
+    assert told == [("batches-in-class-order", "train.py:20")] * is_told

@@ -71,6 +71,12 @@ def contrast(out: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy((unit @ unit.t() / 0.1).masked_fill(torch.eye(6, dtype=torch.bool), -1e9), ACTIONS)
 
 
+def similar(unit: torch.Tensor) -> torch.Tensor:
+    """A softmax over the products of rows and of others."""
+    other = unit[torch.arange(len(unit)).flip(0)]
+    return F.cross_entropy(unit @ other.t() / 0.1, torch.arange(len(unit)))
+
+
 def distances(out: torch.Tensor) -> torch.Tensor:
     """A loss of distances between rows that are divided by the root of the sum of all squares."""
     unit = out / out.pow(2).sum().sqrt()
@@ -91,6 +97,12 @@ def gram(out: torch.Tensor) -> torch.Tensor:
         pytest.param(distances, True, id="distances by hand"),
         pytest.param(lambda out: triplet(F.normalize(out, dim=1)), False, id="of each row"),
         pytest.param(lambda out: triplet(out / out.norm(dim=1, keepdim=True)), False, id="kept"),
+        pytest.param(lambda out: similar(F.normalize(out, dim=0)), True, id="similarities of rows"),
+        pytest.param(lambda out: similar(F.normalize(out, dim=1)), False, id="similarities of rows of length 1"),
+        pytest.param(lambda out: similar(F.normalize(out, dim=0).t()), False, id="similarities of columns"),
+        pytest.param(
+            lambda out: similar(F.normalize(out - out.mean(0), dim=0)), False, id="similarities of standardised columns"
+        ),
         pytest.param(gram, False, id="of whole matrices"),
         pytest.param(lambda out: (out / out.norm() * 6 + 1).pow(2).sum(1).mean(), False, id="power of a signal"),
     ],

@@ -21,17 +21,19 @@ SGD = events.Optimizer(1, id=1, optimizer="SGD", groups=[events.ParameterGroup({
 STEP = (events.OptimizerStep(8, optimizer="SGD", optimizer_id=1), events.OptimizerStepEnd(9, optimizer="SGD"))
 
 
-def call(size: float, *, number: int = 5, has_norm: bool = False) -> list[events.Event]:
+def call(size: float, *, number: int = 5, has_norm: bool = False, evaluation: bool = False) -> list[events.Event]:
     """A call of the model with four numbers of a size; its layer takes the tensor of that number."""
     given = events.Statistics(0.0, 2 * size, 2 * size)
     below = [
-        events.CallModule(3, module=2, input_ids=[number], training=True),
+        events.CallModule(3, module=2, input_ids=[number], training=not evaluation),
         events.ReturnModule(4, module=2, output_ids=[6]),
     ]
-    norm = [events.CallModule(5, module=4, input_ids=[6], training=True), events.ReturnModule(6, module=4)]
+    norm = [events.CallModule(5, module=4, input_ids=[6], training=not evaluation), events.ReturnModule(6, module=4)]
     return [
-        events.CallModule(1, module=1, location=3, input_ids=[5], training=True),
-        events.Input(2, module=1, location=3, type="float32[2, 2]", input_id=5, statistics=given),
+        events.CallModule(1, module=1, location=3, input_ids=[5], training=not evaluation),
+        events.Input(
+            2, module=1, location=3, type="float32[2, 2]", input_id=5, statistics=given, evaluation=evaluation
+        ),
         *below,
         *(norm if has_norm else []),
         events.ReturnModule(7, module=1),
@@ -45,6 +47,11 @@ def call(size: float, *, number: int = 5, has_norm: bool = False) -> list[events
         pytest.param(call(1.0) * 2, False, id="around one"),
         pytest.param([*call(120.0), *call(1.0)], False, id="not in each call"),
         pytest.param(call(120.0, has_norm=True), False, id="a normalisation follows"),
+        pytest.param([*call(1.0), *call(120.0, evaluation=True)], True, id="in evaluation alone"),
+        pytest.param(
+            [*call(1.0), *call(120.0, has_norm=True, evaluation=True)], True, id="a batch norm of other data follows"
+        ),
+        pytest.param([*call(20.0), *call(120.0, evaluation=True)], False, id="a little more in evaluation"),
     ],
 )
 def test_inputs_far_from_one_are_told(

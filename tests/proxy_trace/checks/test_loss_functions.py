@@ -65,6 +65,12 @@ WRONG: dict[str, tuple[str, int, Function, Function]] = {
         "loss-broadcasts", 3, lambda x: x, lambda out: F.mse_loss(out.gather(1, CLASSES[:, None]), VALUES),
     ),
     "a difference written out": ("loss-broadcasts", 1, lambda x: x, lambda out: ((out - VALUES) ** 2).mean()),
+    "a difference of vectors": (
+        "loss-broadcasts", 3, lambda x: x, lambda out: ((out - torch.zeros(4, 1, 3)) ** 2).mean(),
+    ),
+    "mse of vectors": (
+        "loss-broadcasts", 3, lambda x: x.unsqueeze(1), lambda out: F.mse_loss(out, torch.zeros(4, 3)),
+    ),
     "the other way round": ("loss-broadcasts", 1, lambda x: x, lambda out: (VALUES - out).abs().mean()),
     "a target of Q-learning": (
         "target-not-detached", 3, lambda x: x,
@@ -131,6 +137,10 @@ RIGHT: dict[str, tuple[int, Function, Function]] = {
     "mse of a square output": (4, lambda x: x, lambda out: F.mse_loss(out, torch.zeros(4, 4))),
     "a penalty that is broadcast": (3, lambda x: x, lambda out: (out - VALUES[:, None]).square().mean()),
     "distances of all pairs": (1, lambda x: x, lambda out: (out - out.t()).abs().mean()),
+    "distances to all centres": (
+        3, lambda x: x, lambda out: (out - torch.zeros(4, 1, 3)).pow(2).sum(2).mean(),
+    ),
+    "samples of one condition": (3, lambda x: x, lambda out: ((out - torch.zeros(7, 1, 3)) ** 2).mean()),
     "pairs that are asked for": (
         1, lambda x: x.squeeze(1), lambda out: (out.unsqueeze(1) - VALUES.unsqueeze(0)).abs().mean(),
     ),

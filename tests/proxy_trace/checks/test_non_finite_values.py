@@ -52,6 +52,19 @@ def test_a_loss_is_told_where_it_was_computed_with_the_variable_that_held_a_nan_
     assert found.evidence == ["`advantage` is the first variable that contains a NaN"]
 
 
+def test_a_gradient_is_told_where_an_operation_without_a_derivative_was_called(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    places = (events.Location(1, "train.py", 12, "main"), events.Location(2, "train.py", 5, "distance"))
+    gradient = events.NonFinite(
+        5, 1, 0, 1, where="gradient", tensor=1, count=1, type="float32[3]", computed=2, operation="sqrt"
+    )
+    path = write_trace(tmp_path / "a.jsonl", NET, *places, weight(), *CALLS, *BACKWARD, gradient)
+    (found,) = (finding for finding in find(path) if finding.code == "non-finite")
+    assert found.place == "train.py:5"
+    assert found.evidence == ["its graph has a square root of 0, whose derivative is infinite"]
+
+
 HUGE = Statistics(-1e30, 1e30, "inf", bits="00000000000000ff")
 """Values that are all finite, and whose squares are not."""
 

@@ -62,6 +62,14 @@ DETAILS: list[tuple[events.Event, str]] = [
         "#2: RandomSampler, 8 batches, iteration 4, 3 in the same order as before",
     ),
     (
+        events.Loading(1, id=2, sampler="RandomSampler", workers=2, count=1, generator="rng"),
+        "#2: RandomSampler, iteration 1, its 2 workers copy `rng`",
+    ),
+    (
+        events.Loading(1, id=2, sampler="SequentialSampler", count=1, shared=3, samples=9),
+        "#2: SequentialSampler, iteration 1, 3 of 9 samples are those of training",
+    ),
+    (
         events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
         "#2: MySampler, iteration 4, 2 with only the first batch, 1 of 9 batches equal to the one before",
     ),
@@ -206,6 +214,10 @@ DETAILS: list[tuple[events.Event, str]] = [
     (
         events.NonFinite(1, where="loss", count=1, type="float32[]"),
         "loss: 1 NaN or infinite element of float32[]",
+    ),
+    (
+        events.NonFinite(1, where="gradient", tensor=1, count=1, type="float32[]", operation="sqrt"),
+        "gradient model.fc.weight: 1 NaN or infinite element of float32[], of sqrt",
     ),
     (events.Limit(1, max_size=2_000_000_000), "2,000,000,000 bytes: from here on, only state changes are recorded"),
     (events.RunEnd(1, reason="exception", error="ValueError"), "exception ValueError"),

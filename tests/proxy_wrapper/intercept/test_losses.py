@@ -55,6 +55,18 @@ def test_a_way_is_told_once_and_another_shape_is_another_way(logdir: str, seen: 
     assert [event.loss for event in passes(seen)] == [1, 1, 2, 1]
 
 
+def test_a_target_network_without_a_graph_does_not_hide_where_the_model_ends(logdir: str, seen: MemoryObserver) -> None:
+    model, target = (Proxy.Proxy(nn.Linear(4, 1), recurse=True, logdir=logdir) for _ in range(2))
+    x = torch.randn(3, 4)
+    predicted = model(x)
+    with torch.no_grad():
+        wanted = target(x)
+    F.mse_loss(predicted, wanted).backward()
+
+    (told,) = losses(seen)
+    assert calls(told)[:2] == [("MseLoss", False), ("Addmm", True)]
+
+
 def test_a_loss_that_the_model_itself_gives_lies_inside(logdir: str, seen: MemoryObserver) -> None:
     class WithLoss(nn.Module):
         def __init__(self) -> None:
@@ -130,6 +142,50 @@ def test_the_first_nan_is_told_with_its_variable_and_once(logdir: str, seen: Mem
     (told,) = [event for event in seen.events if isinstance(event, NonFinite) and event.where == "loss"]
     assert (told.variable, lines[told.location]) == ("advantage", line)
     assert lines[told.computed] == advantage_of.__code__.co_firstlineno + 1
+
+
+def length(v: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = v.pow(2).sum(1).sqrt()
+    return found
+
+
+@pytest.mark.parametrize(("size", "is_told"), [(0.0, True), (1.0, False)])
+def test_a_gradient_without_end_is_told_with_its_operation(
+    logdir: str, seen: MemoryObserver, size: float, *, is_told: bool
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e38 if size else 0.1)
+    out = model(torch.ones(2, 4))
+    loss = length(out - out.detach() + size).mean() * (1.0 if is_told else float("inf"))
+    loss.backward()
+    optimizer.step()
+
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    told = [event for event in seen.events if isinstance(event, NonFinite) and event.where == "gradient"]
+    assert told
+    line = length.__code__.co_firstlineno + 1
+    expected = ("sqrt", line) if is_told else ("", None)
+    assert (told[0].operation, lines.get(told[0].computed)) == expected
+    assert not any(event.operation for event in told[1:])
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.layer(x).masked_fill(torch.ones(3, dtype=torch.bool), float("-inf"))
+        weights: torch.Tensor = scores.softmax(1)
+        return weights * 2
+
+
+def test_an_output_is_told_with_the_operation_in_its_module(logdir: str, seen: MemoryObserver) -> None:
+    Proxy.Proxy(Masked(), recurse=True, logdir=logdir)(torch.ones(2, 4))
+
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    (told,) = [event for event in seen.events if isinstance(event, NonFinite)]
+    assert (told.operation, lines[told.computed]) == ("softmax", Masked.forward.__code__.co_firstlineno + 2)
 
 
 def test_a_long_graph_is_cut(logdir: str, seen: MemoryObserver) -> None:

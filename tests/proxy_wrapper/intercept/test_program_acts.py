@@ -9,7 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import (
@@ -142,6 +149,49 @@ def test_an_order_that_is_drawn_anew_from_one_seed_is_counted(
             optimizer.step()
     last = of(seen, Loading)[-1]
     assert (last.count, last.same_order, last.trains, last.batches, last.given) == (4, repeated, True, 4, 12)
+
+
+@pytest.mark.parametrize(("seed", "repeated"), [(True, 2), (False, 0)])
+def test_an_order_that_is_drawn_from_a_generator_that_is_seeded_again_is_counted(
+    seed: bool, repeated: int, logdir: str, seen: MemoryObserver
+) -> None:
+    Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    generator = torch.Generator().manual_seed(1)
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3, shuffle=True, generator=generator)
+    for _ in range(3):
+        if seed:
+            generator.manual_seed(1)
+        for _ in loader:
+            pass
+    last = of(seen, Loading)[-1]
+    assert (last.count, last.same_order) == ((3, repeated) if seed else (2, 0))
+
+
+@pytest.mark.parametrize(
+    ("first", "is_sampled", "shared"),
+    [(8, False, 0), (6, False, 2), (6, True, 2), (0, False, 0)],
+    ids=["apart", "subsets", "samplers", "all"],
+)
+def test_samples_that_are_also_those_of_training_are_counted(
+    first: int, is_sampled: bool, shared: int, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(12, 4))
+
+    def part(indices: range) -> DataLoader[tuple[torch.Tensor, ...]]:
+        if is_sampled:
+            return DataLoader(data, 2, sampler=SubsetRandomSampler(indices))
+        return DataLoader(Subset(data, indices), 2)
+
+    trained, evaluated = part(range(8)), part(range(first, 12))
+    for (x,) in trained:
+        model(x).sum().backward()
+        optimizer.step()
+    for _ in evaluated:
+        pass
+    last = of(seen, Loading)[-1]
+    assert (last.shared, last.samples) == (shared, 12 - first)
 
 
 def test_a_first_batch_again_and_again_is_counted(logdir: str, seen: MemoryObserver) -> None:

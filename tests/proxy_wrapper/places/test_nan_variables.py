@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from proxy_wrapper.places.nan_variables import first_nan
+from proxy_wrapper.places.nan_variables import first_nan, origin_of_nan
 
 NAN = float("nan")
 
@@ -23,6 +23,12 @@ def use(*_: object) -> tuple[str, int] | None:
     frame = sys._getframe(1)
     found = first_nan(frame)
     return None if found is None else (found.name, found.line - frame.f_code.co_firstlineno)
+
+
+def origin(*_: object) -> tuple[str, int] | None:
+    """The same, followed into the callers."""
+    found = origin_of_nan(sys._getframe(1), lambda _: True)
+    return None if found is None else (found.assigned.name, found.assigned.line - found.frame.f_code.co_firstlineno)
 
 
 def test_the_first_variable_that_holds_one() -> None:
@@ -93,6 +99,16 @@ def test_of_a_loop_the_last_round_counts() -> None:
     assert program() == [None, ("x", 2)]
 
 
+def test_a_variable_that_a_loop_assigns_again_got_its_value_there() -> None:
+    def program() -> Any:
+        h = torch.zeros(2)
+        for scale in (1.0, NAN):
+            h = h + scale
+        return use(h)
+
+    assert program() == ("h", 3)
+
+
 @pytest.mark.parametrize("value", [None, 1.0, [torch.tensor(NAN)], torch.tensor([1, 2])])
 def test_other_values_are_passed_over(value: Any) -> None:
     def program() -> Any:
@@ -131,3 +147,43 @@ def test_a_function_that_has_asked_for_its_variables_keeps_them() -> None:
         return settings
 
     assert program() == {}
+
+
+@pytest.mark.parametrize(("value", "expected"), [(NAN, ("y", 3)), (1.0, ("loss", 2))])
+def test_a_nan_that_was_passed_in_is_followed_into_the_caller(value: float, expected: tuple[str, int]) -> None:
+    def step(y: torch.Tensor) -> Any:
+        scale = torch.ones(2)
+        loss = (y * scale).sum() + (NAN if value == 1.0 else 0.0)
+        return origin(loss)
+
+    def program() -> Any:
+        x = torch.ones(2)
+        scale = torch.ones(2)
+        y = x * scale * value
+        return step(y)
+
+    assert program() == expected
+
+
+def normalised(x: torch.Tensor) -> torch.Tensor:
+    """Divides by a deviation of 0."""
+    centred = x - x.mean()
+    return centred / x.std()
+
+
+def test_a_nan_that_was_computed_in_the_call_is_found_in_the_function_called_there() -> None:
+    def shown(y: torch.Tensor) -> Any:
+        loss = y.sum()
+        return origin_at(loss)
+
+    def outer() -> Any:
+        x = torch.ones(2)
+        return shown(normalised(x))
+
+    assert outer() == ("y", normalised.__code__.co_firstlineno + 3)
+
+
+def origin_at(*_: object) -> tuple[str, int] | None:
+    """The variable and the line in its file."""
+    found = origin_of_nan(sys._getframe(1), lambda _: True)
+    return None if found is None else (found.assigned.name, found.assigned.line)

@@ -210,6 +210,8 @@ class _Collector:
             self._tell(subject, f"argument {name}", words, event)
 
     def _input(self, event: events.Input) -> None:
+        if event.evaluation:
+            return
         key = self._modules[event.module], event.position
         subject = self._happens(facts.INPUT, key, event)
         self._tell(subject, "values", _start_words(event.statistics), event)
