@@ -217,7 +217,7 @@ def _with_statistics_of_last(of_process: ProcessEvidence, tree: ModuleTree) -> l
             for each in of_process.process.tensors
             if tree.root_of(each.module) == root.id and each.name.endswith(_STATISTICS) and not each.removed
         ]
-        if statistics and not (calls.trained_calls or calls.blind_calls):
+        if statistics and not (calls.trained_calls or calls.blind_calls or calls.dropped_calls):
             reason = "its running statistics belong to other weights"
             rank, numbers = [of_process.process.rank], [f"{len(statistics):,} buffers"]
             found.append(OLD_STATISTICS.finding(root.name, reason, rank, place=root.origin, evidence=numbers))

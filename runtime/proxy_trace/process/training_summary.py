@@ -208,7 +208,8 @@ class RootSummary(msgspec.Struct):
 
     Attributes:
         trained_calls: how often in training mode, with autograd on.
-        blind_calls: how often in training mode, with autograd off.
+        blind_calls: how often in training mode, with autograd off, for a result.
+        dropped_calls: how often likewise, but the result was dropped: such calls only update running statistics.
         evaluated_calls: how often in evaluation mode.
         first_blind: the number of steps at the first of the blind calls; -1 if there is none.
         last_blind: the last of them, likewise.
@@ -224,6 +225,7 @@ class RootSummary(msgspec.Struct):
 
     trained_calls: int = 0
     blind_calls: int = 0
+    dropped_calls: int = 0
     evaluated_calls: int = 0
     first_blind: int = -1
     last_blind: int = -1
@@ -481,7 +483,7 @@ class TrainingCollector:
         if not event.training:
             root.evaluated_calls += 1
         elif event.discarded:
-            pass  # It only updates running statistics.
+            root.dropped_calls += 1
         elif event.no_grad:
             root.blind_calls += 1
             root.first_blind = event.step if root.first_blind < 0 else root.first_blind
