@@ -205,12 +205,13 @@ def _unstepped(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: M
         return None
     has_stepped = any(each.steps for each in training.optimizers.values())
     losses = [loss for loss in training.losses.values() if loss.passes]
+    place = next((each.left_place for each in tensors if each.left_place), places[0])
     rule = WITHOUT_STEP if has_stepped or not any(map(_is_scaled, losses)) else NEVER_STEPPED
     return rule.finding(
         optimizer.name,
         "it never stepped",
         [process.rank],
-        place=places[0],
+        place=place,
         evidence=[f"{process.backward_passes:,} backward passes", f"made at {optimizer.made}"],
         concerns=_root_names(optimizer, of_process, tree),
     )

@@ -118,6 +118,7 @@ class TensorSummary(msgspec.Struct):
         missing_gradients: how many steps found no gradient.
         cleared_gradients: how many steps found none, or only zeros, although a backward pass had left one.
         is_without_optimizer: whether it had a gradient that no optimizer could use.
+        left_place: where the first backward pass began that left such a gradient, as "file:line".
         has_nonzero_gradient: whether some gradient had a nonzero element.
         largest_gradient: the largest finite magnitude of an element of its gradients.
         made_anew: how often another tensor with other values replaced it.
@@ -154,6 +155,7 @@ class TensorSummary(msgspec.Struct):
     missing_gradients: int = 0
     cleared_gradients: int = 0
     is_without_optimizer: bool = False
+    left_place: str = ""
     last_gradient: events.Statistics | None = None
     has_nonzero_gradient: bool = False
     largest_gradient: float = 0.0
@@ -684,6 +686,8 @@ class ProcessCollector:
             tensor.unfrozen_step = -1
         else:
             tensor.is_without_optimizer = True
+            if not tensor.left_place and event.location:
+                tensor.left_place = self._names.place(event.location)
         if statistics is None:
             tensor.missing_gradients += 1
             return

@@ -23,6 +23,7 @@ from proxy_wrapper.values.value_marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import FrameType
 
     import torch
     from torch import nn
@@ -123,7 +124,10 @@ class Definitions:
 
     def _replaced(self, entry: ModuleEntry, owner: type, key: str, assigned: AssignedLine) -> int:
         """Where a running function assigns a module that took the place of one of another class; 0 if unknown."""
-        module, frame = entry.module(), self._locator.user_frame()
+        module = entry.module()
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and not self._locator.is_user_code(frame.f_code):
+            frame = frame.f_back
         if module is None or frame is None:
             return 0
         # Many modules of one class come from one line. The finder of attributes keeps the code, and so its id.
@@ -131,9 +135,10 @@ class Definitions:
         if place not in self._are_others:
             body = Body(assigned.code, vars(sys.modules.get(owner.__module__, sys)))
             self._are_others[place] = makes_other_class(body, assigned.line, key, type(module))
-        if not self._are_others[place]:
+        other = attribute_assigned(frame, key, beside=assigned.code) if self._are_others[place] else None
+        if other is None or makes_other_class(Body(other.code, frame.f_globals), other.line, key, type(module)):
             return 0
-        return self._locator.line(attribute_assigned(frame, key, beside=assigned.code))
+        return self._locator.line(other)
 
     def _note_repeated(self, entry: ModuleEntry, module: nn.Module) -> None:
         """Note how many positions of a container hold one module that the program makes once and multiplies."""

@@ -244,10 +244,10 @@ def test_a_module_is_told_where_it_was_made_and_what_it_is_set_to(logdir: str, s
 def test_a_module_that_took_the_place_of_another_is_told_where_it_was_assigned(
     logdir: str, seen: MemoryObserver
 ) -> None:
-    model = Net()
+    model = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
     assigned = here(1)
     model.fc = nn.Sequential(nn.Linear(4, 2))  # type: ignore[assignment]
-    Proxy.Proxy(model, recurse=True, logdir=logdir)
+    model(torch.ones(1, 4))
     (module,) = (event for event in of(seen, Module) if event.type == "Sequential")
     assert line(seen, module.made) == assigned
 
