@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_views.errors import LeafFunctionError
-from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.intercept.attaching.call_sites import hide_frames
 from proxy_wrapper.places.location import STAND_IN
 
 if TYPE_CHECKING:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy_wrapper.intercept.attributes import ModuleAttributes
-from proxy_wrapper.intercept.autograd_functions import AutogradFunctions
+from proxy_wrapper.intercept.acts.clipped_gradients import ClippedGradients
+from proxy_wrapper.intercept.acts.data_loading import DataLoading
+from proxy_wrapper.intercept.acts.flow_steps import FlowSteps
+from proxy_wrapper.intercept.acts.training_acts import TrainingActs
+from proxy_wrapper.intercept.attaching.graph_captures import GraphCaptures
+from proxy_wrapper.intercept.attaching.tensor_swaps import TensorSwaps
 from proxy_wrapper.intercept.backward import BackwardPasses
-from proxy_wrapper.intercept.clipped_gradients import ClippedGradients
-from proxy_wrapper.intercept.compiled_calls import CompiledCalls
-from proxy_wrapper.intercept.compiled_code import CompiledCode
-from proxy_wrapper.intercept.data_loading import DataLoading
-from proxy_wrapper.intercept.dynamo_view import DynamoView
-from proxy_wrapper.intercept.flow_steps import FlowSteps
-from proxy_wrapper.intercept.graph_captures import GraphCaptures
-from proxy_wrapper.intercept.module_calls import ModuleCalls
-from proxy_wrapper.intercept.optimizer_states import OptimizerStates
+from proxy_wrapper.intercept.calls.attributes import ModuleAttributes
+from proxy_wrapper.intercept.calls.autograd_functions import AutogradFunctions
+from proxy_wrapper.intercept.calls.module_calls import ModuleCalls
+from proxy_wrapper.intercept.calls.torch_calls import TorchCalls
+from proxy_wrapper.intercept.calls.unhooked_warnings import UnhookedWarnings
+from proxy_wrapper.intercept.compiled.compiled_calls import CompiledCalls
+from proxy_wrapper.intercept.compiled.compiled_code import CompiledCode
+from proxy_wrapper.intercept.compiled.dynamo_view import DynamoView
 from proxy_wrapper.intercept.processes import Processes, SentModules
-from proxy_wrapper.intercept.tensor_swaps import TensorSwaps
-from proxy_wrapper.intercept.torch_calls import TorchCalls
-from proxy_wrapper.intercept.training_acts import TrainingActs
-from proxy_wrapper.intercept.unhooked_warnings import UnhookedWarnings
-from proxy_wrapper.intercept.updates import Updates
+from proxy_wrapper.intercept.state.optimizer_states import OptimizerStates
+from proxy_wrapper.intercept.state.updates import Updates
 from proxy_wrapper.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_wrapper.intercept.blacklist import Blacklist
+    from proxy_wrapper.intercept.calls.blacklist import Blacklist
     from proxy_wrapper.intercept.processes import SentModule
     from proxy_wrapper.tracer import Interceptor
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Never, Self, TypeIs
 
     from proxy_views.live_trace import LiveTrace
-    from proxy_wrapper.intercept.blacklist import Blacklist
+    from proxy_wrapper.intercept.calls.blacklist import Blacklist
     from proxy_wrapper.intercept.processes import SentModule
     from proxy_wrapper.live import ChangingObserver
     from proxy_wrapper.live_change import LiveChange
@@ -81,7 +81,7 @@ class _Installed:
     @cached_property
     def blacklist(self) -> Blacklist:
         """The module types whose calls are never traced inside."""
-        from proxy_wrapper.intercept.blacklist import Blacklist
+        from proxy_wrapper.intercept.calls.blacklist import Blacklist
 
         return Blacklist()
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from proxy_wrapper.events import EVAL, TRAIN, Gradient, NonFinite, Problem, RunEnd, StateTensor
-from proxy_wrapper.intercept.eager_stance import EagerStance
+from proxy_wrapper.intercept.attaching.eager_stance import EagerStance
 from proxy_wrapper.known.configurations import Configurations
 from proxy_wrapper.known.definitions import Definitions
 from proxy_wrapper.known.module_tree import has_state, named_modules

@@ -24,7 +24,7 @@ from proxy_wrapper.events import (
     ReturnModule,
     SetAttr,
 )
-from proxy_wrapper.intercept.blacklist import Blacklist
+from proxy_wrapper.intercept.calls.blacklist import Blacklist
 from proxy_wrapper.writing.observers.memory import MemoryObserver
 from tests.conformance.bits import difference, frozen
 

@@ -388,7 +388,7 @@ class TestRule4WhatIsPassedInIsProxied:
 
 
 class TestRule5TheBlacklistIsNeverLookedInto:
-    """What it is for, and how it is extended, is in intercept/test_blacklist.py."""
+    """What it is for, and how it is extended, is in intercept/calls/test_blacklist.py."""
 
     @pytest.mark.parametrize("training", [True, False])
     def test_torch_calls_inside_are_not_recorded(self, training: bool, logdir: str, seen: MemoryObserver) -> None:

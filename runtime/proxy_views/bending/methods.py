@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy_views.bending.targets import method_of
 from proxy_views.leaf_functions import standing_in
-from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.intercept.attaching.call_sites import hide_frames
 from proxy_wrapper.live import ChangingObserver
 from proxy_wrapper.proxy import change_of_thread
 

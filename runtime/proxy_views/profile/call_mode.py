@@ -9,7 +9,7 @@ import torch
 from torch._C import DisableTorchFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.intercept.attaching.call_sites import hide_frames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

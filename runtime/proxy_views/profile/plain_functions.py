@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from proxy_views.leaf_functions import standing_in
 from proxy_views.profile.errors import FlopImplementationError, PlainFunctionError
-from proxy_wrapper.intercept.call_sites import hide_frames
+from proxy_wrapper.intercept.attaching.call_sites import hide_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,5 +2,5 @@
 
 `observed_code` recompiles a file with its conditions observed. `source_file` finds a function's code in the result.
 `reachable` decides which functions to observe. `replaced_functions` replaces and restores their code, and `calls` has
-the functions that the new code calls. `intercept/flow_steps.py` decides what is recorded.
+the functions that the new code calls. `intercept/acts/flow_steps.py` decides what is recorded.
 """

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from proxy_wrapper.events import Backward, BackwardEnd
-from proxy_wrapper.intercept.call_sites import hide_frames, uncounted
-from proxy_wrapper.intercept.class_orders import ClassOrders
-from proxy_wrapper.intercept.derivatives import Derivatives
-from proxy_wrapper.intercept.discarded_results import DiscardedResults
-from proxy_wrapper.intercept.graph_patterns import GraphPatterns
-from proxy_wrapper.intercept.losses import Losses, value_of
-from proxy_wrapper.intercept.outputs import Outputs
-from proxy_wrapper.intercept.singularities import Singularities
-from proxy_wrapper.intercept.source_patterns import SourcePatterns
+from proxy_wrapper.intercept.attaching.call_sites import hide_frames, uncounted
+from proxy_wrapper.intercept.calls.outputs import Outputs
+from proxy_wrapper.intercept.loss.class_orders import ClassOrders
+from proxy_wrapper.intercept.loss.derivatives import Derivatives
+from proxy_wrapper.intercept.loss.discarded_results import DiscardedResults
+from proxy_wrapper.intercept.loss.graph_patterns import GraphPatterns
+from proxy_wrapper.intercept.loss.losses import Losses, value_of
+from proxy_wrapper.intercept.loss.singularities import Singularities
+from proxy_wrapper.intercept.loss.source_patterns import SourcePatterns
 from proxy_wrapper.known.thread_state import BackwardPass
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.values.describe import find_tensors
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
-    from proxy_wrapper.intercept.torch_calls import TorchCalls
-    from proxy_wrapper.intercept.updates import Updates
+    from proxy_wrapper.intercept.calls.torch_calls import TorchCalls
+    from proxy_wrapper.intercept.state.updates import Updates
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 

@@ -33,10 +33,10 @@ _MAX_FRAMES: Final = 200
 _MAX_USER_FRAMES: Final = 12
 
 STAND_IN: Final = "<proxy_wrapper>"
-"""The name of our code that has the file and line of the user's (see `intercept/call_sites.py`)."""
+"""The name of our code that has the file and line of the user's (see `intercept/attaching/call_sites.py`)."""
 
 UNCOUNTED: Final = "<proxy_wrapper, uncounted as importlib._bootstrap>"
-"""The file name of our code that is not counted among callers (see `intercept/call_sites.py`)."""
+"""The file name of our code that is not counted among callers (see `intercept/attaching/call_sites.py`)."""
 
 # Classes of code objects.
 _SKIPPED: Final = 0

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Backward, BackwardEnd, CallFunction, CallModule, Gradient, Module
-from proxy_wrapper.intercept.torch_calls import TorchCallMode
+from proxy_wrapper.intercept.calls.torch_calls import TorchCallMode
 from tests.proxy_wrapper.programs import Plain, images
 
 if TYPE_CHECKING:

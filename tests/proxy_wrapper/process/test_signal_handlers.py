@@ -14,7 +14,7 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Module, OptimizerStepEnd
-from proxy_wrapper.intercept import module_calls
+from proxy_wrapper.intercept.calls import module_calls
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
 from proxy_wrapper.writing.observers.memory import MemoryObserver
 from proxy_wrapper.writing.observers.trace_writer import TraceWriter

@@ -14,7 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import proxy_wrapper.proxy as Proxy
-from proxy_wrapper.intercept.torch_calls import identify
+from proxy_wrapper.intercept.calls.torch_calls import identify
 from proxy_wrapper.values.fingerprint import as_text, fingerprint
 from proxy_wrapper.values.given_values import leaves_uninitialized
 from tests.proxy_wrapper.programs import images, labels

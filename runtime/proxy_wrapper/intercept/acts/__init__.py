@@ -1,0 +1,1 @@
+"""What a program does around training: loading data, clipping gradients, saving, branching."""

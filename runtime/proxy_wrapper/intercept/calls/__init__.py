@@ -1,0 +1,1 @@
+"""Calls of modules and of functions of torch."""

@@ -1,0 +1,1 @@
+"""Compiled code: its edges, and what its compiler gets to see."""

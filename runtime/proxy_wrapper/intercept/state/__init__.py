@@ -1,0 +1,1 @@
+"""Parameters, buffers, gradients and optimizers: what they hold and when it changes."""
