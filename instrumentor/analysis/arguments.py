@@ -99,6 +99,17 @@ def written_prefix(written: Sequence[ast.expr]) -> str:
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
 
 
+def returned_attribute(method: Function) -> str | None:
+    """The attribute of its object that a method returns, if it does nothing else."""
+    body = [] if isinstance(method.node, ast.Lambda) else method.node.body
+    last = body[-1] if len(body) == 1 else None
+    returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
+    if not isinstance(returned, ast.Attribute) or not isinstance(returned.value, ast.Name):
+        return None
+    is_own = method.parameters[:1] == (returned.value.id,) and not method.node.decorator_list  # type: ignore[union-attr]
+    return returned.attr if is_own else None
+
+
 def is_property(function: Function) -> bool:
     """Whether reading a method calls it."""
     return not _PROPERTIES.isdisjoint(decorator_names(function))

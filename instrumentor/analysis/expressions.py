@@ -408,19 +408,21 @@ class Evaluator:
         return self.evaluate(node.value)
 
     def _yield(self, node: ast.Yield) -> Value:
-        self._note_yield(self.evaluate(node.value))
+        self._note_yield(node, self.evaluate(node.value))
         return OPAQUE
 
     def _yield_from(self, node: ast.YieldFrom) -> Value:
-        self._note_yield(self.members.elements(self.evaluate(node.value)))
+        self._note_yield(node, self.members.elements(self.evaluate(node.value)))
         return OPAQUE
 
-    def _note_yield(self, held: Value) -> None:
+    def _note_yield(self, node: ast.Yield | ast.YieldFrom, held: Value) -> None:
         function = self.scope.function
         if function is not None:
             self.facts.captured.keep(held)
             self.facts.touched.note_running_unseen(function.key)  # the generator runs whenever it is resumed
             self.facts.grow(self.facts.yields, function.key, held)
+            number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.numbering.of(node.value)
+            self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
 
     def _constant(self, _node: ast.Constant) -> Value:
         return PLAIN

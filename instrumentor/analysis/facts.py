@@ -75,6 +75,8 @@ class Facts:
         stored_outside: the part of `scopes` that other functions stored, by `global` and `nonlocal`.
         returns: the return values of functions. A function's own parameters stand for themselves.
         returned_numbers: the object number of the value of each `return`, in the function's own numbering.
+        yielded_numbers: likewise for each `yield`.
+        initial: the attributes that an initialiser leaves holding arguments, with the parameters' names.
         passed_numbers: the object number that each call passes for a parameter, with the scope of the caller.
         sole_callees: the function that a call calls, if it is the only candidate, by scope and number of its result.
         made_only: whether the object made at a call is all that the call may return, by scope and site.
@@ -128,6 +130,8 @@ class Facts:
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.yielded_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.initial: Table[str, dict[str, str]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.sole_callees: dict[tuple[str, Number], str] = {}
         self.made_only: dict[tuple[str, SiteKey], bool] = {}
@@ -327,13 +331,13 @@ class Facts:
         self.called_unseen.add([function])
         self.touched.note_running_unseen(function)
 
-    def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
-        """Record the object number of a `return`. The last visit counts: its facts are the most complete."""
-        self._tell_again(Facts.note_returned, function, node, number)
-        known = self.returned_numbers.kept(function, dict)
+    def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
+        """Record the object number of a `return` or `yield`. The last visit counts: its facts are the most complete."""
+        self._tell_again(Facts.note_given, table, function, node, number)
+        known = table.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
             known[id(node)] = number
-            self.returned_numbers.note_changed(function)
+            table.note_changed(function)
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Record the object number that a call passes for a parameter."""

@@ -6,18 +6,23 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.arguments import match_parameters, returned_attribute
 from instrumentor.analysis.environment import is_parameter, path_of
 from instrumentor.analysis.members import constant_position
 from instrumentor.analysis.values import (
     Atom,
+    ClassRef,
     FunctionRef,
+    Instance,
     Named,
     Parameter,
     Partial,
     Value,
     strip,
+    value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Class, Function
 
 
 class Numbering:
@@ -38,13 +43,16 @@ class Numbering:
         self.members = members
         # The numbers of operands, and of results that calls return from their arguments.
         self._operands: dict[int, Number] = {}
+        # By the call: the number of what the generator first and last yields; the attributes of the new instance.
+        self._yielded: dict[int, Number] = {}
+        self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
         # The numbers of wrapped objects, by calls that only wrap.
         self._wrapped: dict[int, Number] = {}
 
     def forget(self, node: ast.expr) -> None:
         """Forget the results of an expression that is evaluated again."""
-        self._operands.pop(id(node), None)
-        self._wrapped.pop(id(node), None)
+        for kept in (self._operands, self._yielded, self._initial, self._wrapped):
+            kept.pop(id(node), None)
 
     def note_operand(self, node: ast.expr) -> None:
         """Record the number of an operand just evaluated, as the evaluation of later operands may change it."""
@@ -102,6 +110,7 @@ class Numbering:
         if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
             arguments = self._behind_bound(atom, node.func, arguments)
             atom = atom.callee
+        self._keep_initial(node, atom, arguments)
         function = self.scope.kinds.function_at(atom.key) if isinstance(atom, FunctionRef) else None
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
@@ -109,6 +118,9 @@ class Numbering:
         number = self._given_as(self.facts.returned_numbers.get(function.key), function, node, arguments)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
+        yielded = self._given_as(self.facts.yielded_numbers.get(function.key), function, node, arguments)
+        if yielded is not None:
+            self._yielded[id(node)] = yielded
 
     def _given_as(
         self, numbers: Mapping[int, Number] | None, function: Function, node: ast.Call, arguments: Arguments
@@ -133,6 +145,53 @@ class Numbering:
             names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
         if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
             self._wrapped[id(node)] = arguments.numbers[0]
+
+    def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
+        """Record the attributes of a new instance, as far as its class leaves arguments in them."""
+        cls = self.scope.kinds.class_of(made.key) if isinstance(made, ClassRef) else None
+        if cls is None or arguments.rest or not self._is_transparent(cls):
+            return
+        initialiser = self.scope.hierarchy.method(cls, "__init__")
+        kept = None if initialiser is None else self.facts.initial.get(initialiser.key)
+        if initialiser is None or not kept:
+            return
+        receiver = value(Instance(cls.key))
+        numbers = self.scope.numbers_given(initialiser, receiver, arguments)
+        held = match_parameters(initialiser, receiver, arguments)
+        self._initial[id(node)] = {
+            attribute: (held[name], numbers[name])
+            for attribute, name in kept.items()
+            if name in held and numbers.get(name) is not None
+        }
+
+    def _is_transparent(self, cls: Class) -> bool:
+        """Whether an instance of a class is no module and its attributes give back what was stored."""
+        hierarchy = self.scope.hierarchy
+        bases = hierarchy.library_bases(cls)
+        return (
+            hierarchy.nature(cls) is Nature.NOT_MODULE
+            and all(base is not None and base.startswith("builtins.object") for base in bases)
+            and not any(hierarchy.method(cls, name) for name in ("__new__", "__setattr__", "__getattribute__"))
+            and not any(each.node.decorator_list or each.node.keywords for each in hierarchy.ancestors(cls))
+        )
+
+    def initial_of(self, node: ast.expr) -> Mapping[str, tuple[Value, Number]]:
+        """The known attributes of the instance that an expression has just made."""
+        return self._initial.get(id(node), {})
+
+    def entered(self, node: ast.expr, held: Value) -> tuple[Value, Number] | None:
+        """The value that `with` binds for a context made by a call, and its object number; None if unknown.
+
+        Args:
+            node: the context expression, just evaluated.
+            held: its value.
+        """
+        if id(node) in self._yielded:
+            return self.members.elements(held), self._yielded[id(node)]
+        atom = next(iter(held)) if len(held) == 1 else None
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
+        enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
+        return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
 
     def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
         """The arguments of a partial application called where it is made, with the numbers of the bound ones."""

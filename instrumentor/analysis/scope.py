@@ -309,7 +309,7 @@ class Scope:
             self._change_defaults(base, kept)
             if name in _ATTRIBUTES_WITH_CODE:
                 self.facts.grow(self.facts.returns, base.key, FOREIGN)
-                self.facts.note_returned(base.key, self.unit.tree, None)
+                self.facts.note_given(self.facts.returned_numbers, base.key, self.unit.tree, None)
 
     def _change_defaults(self, changed: FunctionRef, held: Value) -> None:
         """Add the values in `held` to the defaults of a function's parameters."""
