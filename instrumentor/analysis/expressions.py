@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
+from instrumentor.analysis.certainty import Certainty
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.members import Members
@@ -80,7 +81,8 @@ class Evaluator:
         self.facts = scope.facts
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
-        self.numbering = Numbering(scope, self.members)
+        self.certainty = Certainty(scope)
+        self.numbering = Numbering(scope, self.members, self.certainty)
         self.namespaces = Namespaces(scope, self.calls.object_stores, self.members)
 
     def evaluate(self, node: ast.expr | None) -> Value:
@@ -334,12 +336,16 @@ class Evaluator:
         self.scope.env = before.copy()
         orelse = self.evaluate(node.orelse)
         self.scope.env = join_environments([after_body, self.scope.env]) or before
-        return join((body, orelse))
+        is_none = self.certainty.is_test_for_none(node.test)
+        if is_none is None:
+            return join((body, orelse))
+        return body if is_none else orelse
 
     def _bool_operation(self, node: ast.BoolOp) -> Value:
         self.numbering.forget(node)
         first, *others = node.values
         held = self._operand(first)
+        self.numbering.note_bool_operation(node, held)
         return join([held, *(self._evaluate_perhaps(operand) for operand in others)])
 
     def _binary_operation(self, node: ast.BinOp) -> Value:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_parameters, returned_attribute
 from instrumentor.analysis.environment import is_parameter, path_of
+from instrumentor.analysis.handed_back import handed_back
 from instrumentor.analysis.members import constant_position
 from instrumentor.analysis.values import (
     Atom,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.certainty import Certainty
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
 class Numbering:
     """The object numbers of one scope's expressions."""
 
-    def __init__(self, scope: Scope, members: Members) -> None:
+    def __init__(self, scope: Scope, members: Members, certainty: Certainty) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.members = members
+        self.certainty = certainty
         # The numbers of operands, and of results that calls return from their arguments.
         self._operands: dict[int, Number] = {}
         # By the call: the number of what the generator first and last yields; the attributes of the new instance.
@@ -104,6 +107,13 @@ class Numbering:
             return all(not isinstance(each, Parameter) and self._gives_itself(each, method) for each in passed)
         return self.scope.kinds.is_module(atom) and self.scope.kinds.method_of(atom, method) is None
 
+    def note_bool_operation(self, node: ast.BoolOp, held: Value) -> None:
+        """Record that `or` gives its first operand, with value `held`, if that is always true."""
+        first = node.values[0]
+        self._operands[id(node)] = ("made", self.scope.locate(node))
+        if isinstance(node.op, ast.Or) and id(first) in self._operands and held and self.certainty.is_true(held):
+            self._operands[id(node)] = self._operands[id(first)]
+
     def note_call(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Record which of its arguments a call returns, if the function does nothing else."""
         atom = next(iter(called)) if len(called) == 1 else None
@@ -115,7 +125,14 @@ class Numbering:
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
             return
+        if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
+            remembered = self._operands[id(node)] = ("made", self.scope.locate(function.node))
+            self.facts.note_sole_callee(self.scope.key, remembered, function)
+            return
         number = self._given_as(self.facts.returned_numbers.get(function.key), function, node, arguments)
+        if number is None and function.key not in self.facts.called_unseen:
+            key = handed_back(function, arguments, self.certainty.is_object)
+            number = None if key is None else arguments.numbers.get(key)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
         yielded = self._given_as(self.facts.yielded_numbers.get(function.key), function, node, arguments)

@@ -21,6 +21,7 @@ from instrumentor.analysis.environment import (
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.outside import names_bound_in
 from instrumentor.analysis.parameters import note_initial, parameters_of
+from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.running import let_unseen_run
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
@@ -401,6 +402,8 @@ class Pass:
             held = self._decorated(decorator, held)
         if self.unit.name in self.facts.whole_units:
             self.facts.demand(function)  # those of other files matter once they are called or passed to unseen code
+        if is_remembering(function, self.evaluator.evaluate):
+            self.facts.remembering.add(function.key)
         if self.scope.class_body is None:
             self.scope.assign((node.name,), held)
         return self.scope.env
