@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
-from instrumentor.source.nodes import last_name
+from instrumentor.source.nodes import last_name, parameters_with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,6 +97,23 @@ def written_prefix(written: Sequence[ast.expr]) -> str:
     if isinstance(name, ast.JoinedStr) and name.values:
         name = name.values[0]
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
+
+
+def returned_attribute(method: Function) -> str | None:
+    """The attribute of its object that a method returns, if it does nothing else."""
+    body = [] if isinstance(method.node, ast.Lambda) else method.node.body
+    last = body[-1] if len(body) == 1 else None
+    returned = last.value if isinstance(last, ast.Return) and isinstance(method.node, ast.FunctionDef) else None
+    if not isinstance(returned, ast.Attribute) or not isinstance(returned.value, ast.Name):
+        return None
+    is_own = method.parameters[:1] == (returned.value.id,) and not method.node.decorator_list  # type: ignore[union-attr]
+    return returned.attr if is_own else None
+
+
+def default_of(function: Function, name: str) -> ast.expr | None:
+    """The expression of a parameter's default; None if it has none."""
+    found = {parameter.arg: default for parameter, default in parameters_with_defaults(function.node.args)}
+    return found.get(name)
 
 
 def is_property(function: Function) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeGuard
 
+    from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
     from instrumentor.resolve.units import Function
 
@@ -25,6 +26,15 @@ class Contexts:
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
         self._scope = evaluator.scope
+
+    def enter(self, node: ast.expr, held: Value) -> tuple[Value, Number]:
+        """The value that `with ... as` binds, and its object number, where known.
+
+        Args:
+            node: the context expression, just evaluated.
+            held: its value.
+        """
+        return self._evaluator.numbering.entered(node, held) or (self._entered(held), None)
 
     def may_suppress(self, node: ast.expr, held: Value) -> bool:
         """Whether leaving a context may end an exception, so that execution continues after an incomplete block."""
@@ -84,7 +94,7 @@ class Contexts:
         labels = self._scope.facts.site_of(atom).labels
         return bool(labels) and all(map(is_such, labels))
 
-    def enter(self, held: Value) -> Value:
+    def _entered(self, held: Value) -> Value:
         """What `with ... as` binds: the yielded value, the result of `__enter__`, or the object itself."""
         entered: list[Value] = []
         for atom in held:

@@ -52,15 +52,17 @@ class Trace:
         stored: the names that it bound or forgot, or under which it changed something.
         is_wide: whether its effect may depend on and change any attribute and element.
         steps: the attributes and elements that it stored to.
+        outside: the names for which it asked whether they belong to enclosing scopes.
         is_whole: whether it read the whole environment.
     """
 
-    __slots__ = ("is_whole", "is_wide", "read", "steps", "stored")
+    __slots__ = ("is_whole", "is_wide", "outside", "read", "steps", "stored")
 
     def __init__(self) -> None:
         self.read: set[str] = set()
         self.stored: set[str] = set()
         self.steps: set[str] = set()
+        self.outside: set[str] = set()
         self.is_wide = False
         self.is_whole = False
 

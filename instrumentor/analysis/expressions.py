@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
+from instrumentor.analysis.certainty import Certainty
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.members import Members
@@ -80,7 +81,8 @@ class Evaluator:
         self.facts = scope.facts
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
-        self.numbering = Numbering(scope, self.members)
+        self.certainty = Certainty(scope)
+        self.numbering = Numbering(scope, self.members, self.certainty)
         self.namespaces = Namespaces(scope, self.calls.object_stores, self.members)
 
     def evaluate(self, node: ast.expr | None) -> Value:
@@ -334,12 +336,16 @@ class Evaluator:
         self.scope.env = before.copy()
         orelse = self.evaluate(node.orelse)
         self.scope.env = join_environments([after_body, self.scope.env]) or before
-        return join((body, orelse))
+        is_none = self.certainty.is_test_for_none(node.test)
+        if is_none is None:
+            return join((body, orelse))
+        return body if is_none else orelse
 
     def _bool_operation(self, node: ast.BoolOp) -> Value:
         self.numbering.forget(node)
         first, *others = node.values
         held = self._operand(first)
+        self.numbering.note_bool_operation(node, held)
         return join([held, *(self._evaluate_perhaps(operand) for operand in others)])
 
     def _binary_operation(self, node: ast.BinOp) -> Value:
@@ -408,19 +414,21 @@ class Evaluator:
         return self.evaluate(node.value)
 
     def _yield(self, node: ast.Yield) -> Value:
-        self._note_yield(self.evaluate(node.value))
+        self._note_yield(node, self.evaluate(node.value))
         return OPAQUE
 
     def _yield_from(self, node: ast.YieldFrom) -> Value:
-        self._note_yield(self.members.elements(self.evaluate(node.value)))
+        self._note_yield(node, self.members.elements(self.evaluate(node.value)))
         return OPAQUE
 
-    def _note_yield(self, held: Value) -> None:
+    def _note_yield(self, node: ast.Yield | ast.YieldFrom, held: Value) -> None:
         function = self.scope.function
         if function is not None:
             self.facts.captured.keep(held)
             self.facts.touched.note_running_unseen(function.key)  # the generator runs whenever it is resumed
             self.facts.grow(self.facts.yields, function.key, held)
+            number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.numbering.of(node.value)
+            self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
 
     def _constant(self, _node: ast.Constant) -> Value:
         return PLAIN

@@ -75,9 +75,12 @@ class Facts:
         stored_outside: the part of `scopes` that other functions stored, by `global` and `nonlocal`.
         returns: the return values of functions. A function's own parameters stand for themselves.
         returned_numbers: the object number of the value of each `return`, in the function's own numbering.
+        yielded_numbers: likewise for each `yield`.
+        initial: the attributes that an initialiser leaves holding arguments, with the parameters' names.
         passed_numbers: the object number that each call passes for a parameter, with the scope of the caller.
         sole_callees: the function that a call calls, if it is the only candidate, by scope and number of its result.
         made_only: whether the object made at a call is all that the call may return, by scope and site.
+        remembering: the functions that run once and return the same object to every caller.
         yields: the values that generator functions yield.
         passed: the values passed for parameters.
         evidence: how objects are used.
@@ -104,6 +107,9 @@ class Facts:
         whole_units: the files whose functions are all analysed, called or not.
         call_kinds: the effects of the library functions that a call may call, by the call's id.
         outside: the names of enclosing scopes that functions read.
+        given_outside: the values of these names at the calls of a function that only plain calls reach, by function and
+            name.
+        needed_outside: by function, the enclosing names that its callees read, with the keys of their scopes.
         meanings: what names of files that no statement binds stand for, as far as they were requested.
         descendants: the subclasses of the classes that were requested, in the files read so far.
     """
@@ -128,9 +134,12 @@ class Facts:
         self.stored_outside: Table[tuple[str, str], Value] = Table(visits)
         self.returns: Table[str, Value] = Table(visits)
         self.returned_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.yielded_numbers: Table[str, dict[int, Number]] = Table(visits)
+        self.initial: Table[str, dict[str, str]] = Table(visits)
         self.passed_numbers: dict[tuple[str, str], dict[int, tuple[str, Number]]] = {}
         self.sole_callees: dict[tuple[str, Number], str] = {}
         self.made_only: dict[tuple[str, SiteKey], bool] = {}
+        self.remembering: set[str] = set()
         self.yields: Table[str, Value] = Table(visits)
         self.evidence: dict[Atom, set[str]] = {}
         self.declared: Table[SiteKey, tuple[str, ...]] = Table(visits)
@@ -159,6 +168,8 @@ class Facts:
         self.call_kinds: dict[int, frozenset[str]] = {}
         self._sole_kinds: dict[str, frozenset[str]] = {}
         self.outside = OutsideNames()
+        self.given_outside: Table[tuple[str, str], Value] = Table(visits)
+        self.needed_outside: Table[str, dict[str, str]] = Table(visits)
         self.meanings: dict[tuple[str, str], Value] = {}
         self.descendants: Table[Class, list[Class]] = Table(visits)
 
@@ -327,13 +338,20 @@ class Facts:
         self.called_unseen.add([function])
         self.touched.note_running_unseen(function)
 
-    def note_returned(self, function: str, node: ast.AST, number: Number) -> None:
-        """Record the object number of a `return`. The last visit counts: its facts are the most complete."""
-        self._tell_again(Facts.note_returned, function, node, number)
-        known = self.returned_numbers.kept(function, dict)
+    def note_needed(self, function: str, name: str, owner: str) -> None:
+        """Record that a callee of `function` reads a name of a scope around `function`."""
+        known = self.needed_outside.kept(function, dict)
+        if name not in known:
+            known[name] = owner
+            self.needed_outside.note_changed(function)
+
+    def note_given(self, table: Table[str, dict[int, Number]], function: str, node: ast.AST, number: Number) -> None:
+        """Record the object number of a `return` or `yield`. The last visit counts: its facts are the most complete."""
+        self._tell_again(Facts.note_given, table, function, node, number)
+        known = table.kept(function, dict)
         if id(node) not in known or known[id(node)] != number:
             known[id(node)] = number
-            self.returned_numbers.note_changed(function)
+            table.note_changed(function)
 
     def note_passed(self, function: str, name: str, node: ast.AST, scope: str, number: Number) -> None:
         """Record the object number that a call passes for a parameter."""

@@ -192,6 +192,7 @@ class Invocation:
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(function, Parameter(function.key, name), held, node)
         self.effects.escape_passed(function, given)
+        self.facts.passed.ever.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in function.parameters:
             default = (
@@ -202,6 +203,7 @@ class Invocation:
                 given.setdefault(name, default)
             if name in numbers or any(not isinstance(atom, Plain) for atom in given.get(name, OPAQUE)):
                 self.facts.note_passed(function.key, name, node, self.scope.key, numbers.get(name))
+        self.scope.give_outside(function, node)
         self.scope.begin(function.unit, function)
         let_run(self.scope, function)
         return given

@@ -6,45 +6,56 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from instrumentor.analysis.arguments import match_parameters, returned_attribute
 from instrumentor.analysis.environment import is_parameter, path_of
+from instrumentor.analysis.handed_back import handed_back
 from instrumentor.analysis.members import constant_position
 from instrumentor.analysis.values import (
     Atom,
+    ClassRef,
     FunctionRef,
+    Instance,
     Named,
     Parameter,
     Partial,
     Value,
     strip,
+    value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from instrumentor.analysis.arguments import Arguments
+    from instrumentor.analysis.certainty import Certainty
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.units import Class, Function
 
 
 class Numbering:
     """The object numbers of one scope's expressions."""
 
-    def __init__(self, scope: Scope, members: Members) -> None:
+    def __init__(self, scope: Scope, members: Members, certainty: Certainty) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.members = members
+        self.certainty = certainty
         # The numbers of operands, and of results that calls return from their arguments.
         self._operands: dict[int, Number] = {}
+        # By the call: the number of what the generator first and last yields; the attributes of the new instance.
+        self._yielded: dict[int, Number] = {}
+        self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
         # The numbers of wrapped objects, by calls that only wrap.
         self._wrapped: dict[int, Number] = {}
 
     def forget(self, node: ast.expr) -> None:
         """Forget the results of an expression that is evaluated again."""
-        self._operands.pop(id(node), None)
-        self._wrapped.pop(id(node), None)
+        for kept in (self._operands, self._yielded, self._initial, self._wrapped):
+            kept.pop(id(node), None)
 
     def note_operand(self, node: ast.expr) -> None:
         """Record the number of an operand just evaluated, as the evaluation of later operands may change it."""
@@ -96,19 +107,37 @@ class Numbering:
             return all(not isinstance(each, Parameter) and self._gives_itself(each, method) for each in passed)
         return self.scope.kinds.is_module(atom) and self.scope.kinds.method_of(atom, method) is None
 
+    def note_bool_operation(self, node: ast.BoolOp, held: Value) -> None:
+        """Record that `or` gives its first operand, with value `held`, if that is always true."""
+        first = node.values[0]
+        self._operands[id(node)] = ("made", self.scope.locate(node))
+        if isinstance(node.op, ast.Or) and id(first) in self._operands and held and self.certainty.is_true(held):
+            self._operands[id(node)] = self._operands[id(first)]
+
     def note_call(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Record which of its arguments a call returns, if the function does nothing else."""
         atom = next(iter(called)) if len(called) == 1 else None
         if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
             arguments = self._behind_bound(atom, node.func, arguments)
             atom = atom.callee
+        self._keep_initial(node, atom, arguments)
         function = self.scope.kinds.function_at(atom.key) if isinstance(atom, FunctionRef) else None
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
         if function is None:
             return
+        if function.key in self.facts.remembering and function.key not in self.facts.called_unseen:
+            remembered = self._operands[id(node)] = ("made", self.scope.locate(function.node))
+            self.facts.note_sole_callee(self.scope.key, remembered, function)
+            return
         number = self._given_as(self.facts.returned_numbers.get(function.key), function, node, arguments)
+        if number is None and function.key not in self.facts.called_unseen:
+            key = handed_back(function, arguments, self.certainty.is_object)
+            number = None if key is None else arguments.numbers.get(key)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
+        yielded = self._given_as(self.facts.yielded_numbers.get(function.key), function, node, arguments)
+        if yielded is not None:
+            self._yielded[id(node)] = yielded
 
     def _given_as(
         self, numbers: Mapping[int, Number] | None, function: Function, node: ast.Call, arguments: Arguments
@@ -133,6 +162,53 @@ class Numbering:
             names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
         if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
             self._wrapped[id(node)] = arguments.numbers[0]
+
+    def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
+        """Record the attributes of a new instance, as far as its class leaves arguments in them."""
+        cls = self.scope.kinds.class_of(made.key) if isinstance(made, ClassRef) else None
+        if cls is None or arguments.rest or not self._is_transparent(cls):
+            return
+        initialiser = self.scope.hierarchy.method(cls, "__init__")
+        kept = None if initialiser is None else self.facts.initial.get(initialiser.key)
+        if initialiser is None or not kept:
+            return
+        receiver = value(Instance(cls.key))
+        numbers = self.scope.numbers_given(initialiser, receiver, arguments)
+        held = match_parameters(initialiser, receiver, arguments)
+        self._initial[id(node)] = {
+            attribute: (held[name], numbers[name])
+            for attribute, name in kept.items()
+            if name in held and numbers.get(name) is not None
+        }
+
+    def _is_transparent(self, cls: Class) -> bool:
+        """Whether an instance of a class is no module and its attributes give back what was stored."""
+        hierarchy = self.scope.hierarchy
+        bases = hierarchy.library_bases(cls)
+        return (
+            hierarchy.nature(cls) is Nature.NOT_MODULE
+            and all(base is not None and base.startswith("builtins.object") for base in bases)
+            and not any(hierarchy.method(cls, name) for name in ("__new__", "__setattr__", "__getattribute__"))
+            and not any(each.node.decorator_list or each.node.keywords for each in hierarchy.ancestors(cls))
+        )
+
+    def initial_of(self, node: ast.expr) -> Mapping[str, tuple[Value, Number]]:
+        """The known attributes of the instance that an expression has just made."""
+        return self._initial.get(id(node), {})
+
+    def entered(self, node: ast.expr, held: Value) -> tuple[Value, Number] | None:
+        """The value that `with` binds for a context made by a call, and its object number; None if unknown.
+
+        Args:
+            node: the context expression, just evaluated.
+            held: its value.
+        """
+        if id(node) in self._yielded:
+            return self.members.elements(held), self._yielded[id(node)]
+        atom = next(iter(held)) if len(held) == 1 else None
+        cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
+        enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
+        return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
 
     def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
         """The arguments of a partial application called where it is made, with the numbers of the bound ones."""

@@ -1,4 +1,7 @@
-"""What functions read from enclosing scopes, and what the top levels of files bind."""
+"""What functions read from enclosing scopes, and which functions only plain calls reach.
+
+For a function of the second kind, the enclosing names are additional parameters: each call passes their current values.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,8 @@ class OutsideNames:
     def __init__(self) -> None:
         self._names: dict[str, _Names] = {}
         self._owners: dict[str, dict[str, str]] = {}
+        self._plain: dict[str, bool] | None = None
+        self._is_plain: dict[str, bool] = {}
         self._at_top: dict[str, frozenset[str]] = {}
         self._tables: dict[str, frozenset[str]] = {}
 
@@ -85,6 +90,23 @@ class OutsideNames:
             found = frozenset(target.id for node in unit.tree.body for target in _table_targets(node))
             self._tables[unit.name] = found
         return name in found
+
+    def is_plain(self, function: Function) -> bool:
+        """Whether all uses of a function are calls by its name, so that all calls are known."""
+        found = self._is_plain.get(function.key)
+        if found is None:
+            found = self._is_plain[function.key] = self._find_out_is_plain(function)
+        return found
+
+    def _find_out_is_plain(self, function: Function) -> bool:
+        node = function.node
+        if not isinstance(node, ast.FunctionDef) or node.decorator_list or not self.is_lasting(function):
+            return False
+        if isinstance(function.unit.parents.get(node), ast.ClassDef):
+            return False
+        if self._plain is None:
+            self._plain = _find_plain(function.unit)
+        return self._plain.get(node.name, False)
 
     def _of(self, function: Function) -> _Names:
         found = self._names.get(function.key)
@@ -173,3 +195,27 @@ def _bound_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.MatchMapping):
         return [node.rest] if node.rest is not None else []
     return []
+
+
+def _find_plain(unit: Unit) -> dict[str, bool]:
+    """For each function name, whether it is defined once, only ever called, and called at least once."""
+    plain: dict[str, bool] = {}
+    called: set[str] = set()
+    for function in unit.function_of.values():
+        if not isinstance(function.node, ast.Lambda):
+            plain[function.node.name] = function.node.name not in plain
+    for node, above in unit.parents.items():
+        if isinstance(node, ast.Name):
+            if isinstance(above, ast.Call) and above.func is node:
+                called.add(node.id)
+            else:
+                plain.pop(node.id, None)
+        elif isinstance(node, ast.arg):
+            plain.pop(node.arg, None)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            for name in node.names:
+                plain.pop(name, None)
+        elif isinstance(node, _BINDING) and not isinstance(node, _FUNCTIONS):
+            for name in _bound_by(node):
+                plain.pop(name, None)
+    return {name: is_single and name in called for name, is_single in plain.items()}

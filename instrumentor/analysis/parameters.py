@@ -1,15 +1,18 @@
-"""The values of parameters on entry."""
+"""The values of parameters on entry, and the attributes in which an initialiser leaves its arguments."""
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import decorator_names
+from instrumentor.analysis.environment import is_parameter
 from instrumentor.analysis.values import NOTHING, ClassRef, Instance, Parameter, Value, value
 from instrumentor.resolve.nature import Nature
-from instrumentor.source.nodes import positional_parameters
+from instrumentor.source.nodes import positional_parameters, walk
 
 if TYPE_CHECKING:
+    from instrumentor.analysis.environment import Environment
     from instrumentor.analysis.scope import Scope
     from instrumentor.resolve.units import Class, Function
 
@@ -57,3 +60,20 @@ def _is_no_module(scope: Scope, owner: Class) -> bool:
     return not any(
         map(scope.hierarchy.looks_like_module, (*scope.hierarchy.ancestors(owner), *scope.kinds.descendants(owner)))
     )
+
+
+def note_initial(scope: Scope, after: Environment) -> None:
+    """Record which parameters of an initialiser are in which attributes on exit."""
+    function = scope.function
+    if function is None or function.owner is None or function.name != "__init__":
+        return
+    receiver = next(iter(function.parameters), None)
+    kept = {
+        path[1]: number[1]
+        for path, number in after.numbers.items()
+        if len(path) == 2 and path[0] == receiver and is_parameter(number)
+    }
+    if kept and (decorator_names(function) or any(isinstance(node, ast.Return) for node in walk(function.node))):
+        kept = {}  # it may end early
+    if scope.facts.initial.peek(function.key) != kept:
+        scope.facts.initial[function.key] = kept

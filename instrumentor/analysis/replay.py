@@ -32,7 +32,7 @@ class Record(Reader):
     """
 
     __slots__ = (
-        "_after", "_before", "_globals", "_is_whole", "_is_wide", "_numbers", "_objects", "_outside",
+        "_after", "_before", "_globals", "_is_whole", "_is_wide", "_numbers", "_objects", "_outside", "_outside_asked",
         "_read", "_stored", "_told",
     )  # fmt: skip
 
@@ -43,6 +43,7 @@ class Record(Reader):
         self._before = scope.env.snapshot()
         self._after: Snapshot | None = None
         self._read: tuple[str, ...] = ()
+        self._outside_asked: tuple[str, ...] = ()
         self._is_wide = self._is_whole = False
         self._stored: tuple[tuple[str, Value | None], ...] = ()
         self._objects: tuple[tuple[Path, Value | None], ...] = ()
@@ -60,7 +61,7 @@ class Record(Reader):
         """Store what the statement read from its environment, and how it changed it."""
         before = self._before
         self._after = after.snapshot()
-        self._read = (*trace.read,)
+        self._read, self._outside_asked = (*trace.read,), (*trace.outside,)
         self._is_wide, self._is_whole = trace.is_wide, trace.is_whole
         self._stored = tuple([(name, after.names.get(name)) for name in trace.stored])
         objects = before.objects.differences(after.objects)
@@ -91,7 +92,9 @@ class Record(Reader):
             return True
         stored = scope.facts.stored_outside
         return self._outside.items() <= scope.outside.items() and not any(
-            stored.get((owner, name)) for name, owner in scope.outside.items() if name not in self._outside
+            name in self._outside_asked or stored.get((owner, name))
+            for name, owner in scope.outside.items()
+            if name not in self._outside
         )
 
     def _finds_the_same(self, env: Environment) -> bool:

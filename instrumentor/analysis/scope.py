@@ -138,19 +138,52 @@ class Scope:
     # ---- names of enclosing scopes ----
 
     def enter(self, function: Function) -> None:
-        """Set the names of enclosing scopes on entry to all that they ever hold."""
+        """Set the names of enclosing scopes on entry: to their values at the calls, or else to all they ever have."""
+        is_plain = self._is_plain(function)
         outside: dict[str, str] = {}
-        for name, owner in self.facts.outside.of(function).items():
+        for name, owner in self.names_outside(function).items():
             held = self._ever(owner, name)
             if held is not None:
+                given = self.facts.given_outside.get((function.key, name), NOTHING) if is_plain else held
                 outside[name] = owner
-                self.env.assign((name,), held, (PARAMETER, name))
+                self.env.assign((name,), given, (PARAMETER, name))
         self._see(outside, self.globals)
 
     def _see(self, outside: Mapping[str, str], declared: Mapping[str, str]) -> None:
         """Replace the visible names of enclosing scopes."""
         self.outside, self.globals = outside, declared
         self.others = tuple((owner, name) for name, owner in {**outside, **declared}.items())
+
+    def names_outside(self, function: Function) -> Mapping[str, str]:
+        """The names of enclosing scopes that a function or its callees read, with the scopes' keys."""
+        needed = self.facts.needed_outside.get(function.key)
+        names = self.facts.outside.of(function)
+        return {**needed, **names} if needed else names
+
+    def give_outside(self, function: Function, node: ast.expr) -> None:
+        """Record the values of enclosing names at a call of a function."""
+        if not self._is_plain(function):
+            return
+        for name, owner in self.names_outside(function).items():
+            held, number = self._ever(owner, name), None
+            if held is None:
+                continue
+            if self._is_in_order(name, owner):
+                now = self.env.held(name)
+                if now is not None:
+                    held = now
+                    number = self.env.number_at((name,), ("seen", self.locate(node), name))
+            elif self._may_need(name, owner):
+                self.facts.note_needed(self.key, name, owner)
+                continue  # the next visit will have it
+            self.facts.grow(self.facts.given_outside, (function.key, name), held)
+            self.facts.note_passed(function.key, name, node, self.key, number)
+
+    def _is_plain(self, function: Function) -> bool:
+        """Whether all calls of a function are seen, so that they determine the enclosing names' values."""
+        if not self.facts.outside.is_plain(function) or function.key in self.facts.called_unseen:
+            return False
+        return not self.hierarchy.is_factory(function)
 
     def _ever(self, owner: str, name: str) -> Value | None:
         """All values of a name of a scope; None if they cannot differ between calls."""
@@ -160,6 +193,24 @@ class Scope:
                 if not isinstance(atom, _FIXED):
                     return held
         return None
+
+    def _is_in_order(self, name: str, owner: str) -> bool:
+        """Whether the environment has the current value of a scope's name."""
+        is_held = owner == self.key or self._owner_outside(name) == owner
+        return is_held and self.class_body is None and not self.is_apart
+
+    def _owner_outside(self, name: str) -> str | None:
+        """The key of the enclosing scope whose name the function holds on entry; None if it holds none of that name."""
+        if self.env.trace is not None:
+            self.env.trace.outside.add(name)
+        return self.outside.get(name)
+
+    def _may_need(self, name: str, owner: str) -> bool:
+        """Whether the visited function could hold an enclosing name on entry that it did not request."""
+        function = self.function
+        if function is None or self._owner_outside(name) is not None or self.class_body is not None or self.is_apart:
+            return False
+        return self.facts.outside.is_lasting(function) and self.facts.outside.owner(function, name) == owner
 
     def _held_in(self, scope: str, name: str) -> Value:
         held = self.facts.scopes.get((scope, name))
@@ -309,7 +360,7 @@ class Scope:
             self._change_defaults(base, kept)
             if name in _ATTRIBUTES_WITH_CODE:
                 self.facts.grow(self.facts.returns, base.key, FOREIGN)
-                self.facts.note_returned(base.key, self.unit.tree, None)
+                self.facts.note_given(self.facts.returned_numbers, base.key, self.unit.tree, None)
 
     def _change_defaults(self, changed: FunctionRef, held: Value) -> None:
         """Add the values in `held` to the defaults of a function's parameters."""

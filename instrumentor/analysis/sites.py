@@ -89,10 +89,14 @@ class SiteIndex:
         found: dict[SiteKey, set[str]] = {}
         for atom, said in self.facts.evidence.items():
             sources = self.facts.passed.sources(value(atom))
+            is_declared = catalogue.DECLARED in said
+            if is_declared and isinstance(atom, Parameter) and self._may_get_others(atom, sources):
+                is_declared = False
+            words = said if is_declared else said - {catalogue.DECLARED}
             for source in sources:
                 made = root(source) if isinstance(atom, Parameter) and strip(source) == root(source) else source
                 if isinstance(made, Made):
-                    found.setdefault(made.site, set()).update(said)
+                    found.setdefault(made.site, set()).update(words)
         self._add_training(found)
         return found
 
@@ -105,6 +109,31 @@ class SiteIndex:
             for atom in self.facts.passed.sources(site.callee):
                 if isinstance(atom, Made):
                     found.setdefault(atom.site, set()).add(catalogue.AS_LOSS if is_loss else catalogue.TRAINED)
+
+    def _may_get_others(self, parameter: Parameter, sources: Value) -> bool:
+        """Whether a parameter may get values meant for other parameters, so that its annotation is no evidence.
+
+        That is so if some value is no module although the parameter is declared as one, or if a value comes from
+        `*args` or `**kwargs`.
+        """
+        if any(isinstance(each, Made) and self.facts.sites[each.site].nature is Nature.NOT_MODULE for each in sources):
+            return True
+        seen, pending = {parameter}, [parameter]
+        while pending:
+            asked = pending.pop()
+            passed = self.facts.contents.reach(self.facts.passed.get((asked.function, asked.name), NOTHING))
+            above = {each for each in map(root, passed) if isinstance(each, Parameter)} - seen
+            if any(map(self._is_of_several, above)):
+                return True
+            seen |= above
+            pending.extend(above)
+        return False
+
+    def _is_of_several(self, parameter: Parameter) -> bool:
+        """Whether a parameter is `*args` or `**kwargs`."""
+        function = self.facts.demanded_functions.get(parameter.function)
+        several = () if function is None else (function.node.args.vararg, function.node.args.kwarg)
+        return any(each is not None and each.arg == parameter.name for each in several)
 
     def _is_output(self, atom: Atom) -> bool:
         return isinstance(atom, Made) and bool(self.facts.sites[atom.site].callee)

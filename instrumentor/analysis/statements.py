@@ -20,7 +20,8 @@ from instrumentor.analysis.environment import (
 )
 from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.outside import names_bound_in
-from instrumentor.analysis.parameters import parameters_of
+from instrumentor.analysis.parameters import note_initial, parameters_of
+from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.running import let_unseen_run
 from instrumentor.analysis.scope import Scope
 from instrumentor.analysis.stores import Stores
@@ -129,6 +130,7 @@ class Pass:
             if after is not None:
                 self.scope.env = after
                 self._note_return(None)
+                note_initial(self.scope, after)
 
     # ---- blocks ----
 
@@ -224,7 +226,9 @@ class Pass:
             contexts.append((item.context_expr, held))
             may_suppress |= self._contexts.may_suppress(item.context_expr, held)
             if item.optional_vars is not None:
-                self.stores.store(item.optional_vars, self._contexts.enter(held), node)
+                entered, number = self._contexts.enter(item.context_expr, held)
+                numbers = {} if number is None else {id(item.optional_vars): number}
+                self.stores.store(item.optional_vars, entered, node, None, numbers)
         for expression, held in contexts:
             self._contexts.go_over(expression, held)
         if may_suppress:
@@ -345,7 +349,7 @@ class Pass:
             note_left_behind(self.facts, self.scope.key, self.scope.env, held, numbers)
             if node is not None:
                 number = self.evaluator.numbering.of(node)
-                self.facts.note_returned(self.function.key, node, number)
+                self.facts.note_given(self.facts.returned_numbers, self.function.key, node, number)
             inside = [atom for atom in held if isinstance(atom, Box)]
             # The receiver of a container cannot be told which of its elements was made where.
             is_kept = (
@@ -398,6 +402,8 @@ class Pass:
             held = self._decorated(decorator, held)
         if self.unit.name in self.facts.whole_units:
             self.facts.demand(function)  # those of other files matter once they are called or passed to unseen code
+        if is_remembering(function, self.evaluator.evaluate):
+            self.facts.remembering.add(function.key)
         if self.scope.class_body is None:
             self.scope.assign((node.name,), held)
         return self.scope.env

@@ -151,6 +151,9 @@ class Stores:
             self.store(target, held, statement, node, numbers)
             if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
                 self._keep_elements(target.id, node, held)
+            elif isinstance(target, ast.Name):
+                for attribute, (initial, number) in self.evaluator.numbering.initial_of(node).items():
+                    self.scope.env.begin((target.id, attribute), initial, number)
 
     def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
         """Record the object numbers of a tuple display's elements under the name that holds it."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.units import Function, Unit
 
+# The number of the object that a remembering function returns.
+REMEMBERED = "remembered"
 # Where a loop begins and ends.
 _Span = tuple[tuple[int, int], tuple[int, int]]
 _NO_OBJECTS = (Plain, Box, Pack, Instance, FunctionRef, ClassRef, Method)
@@ -147,6 +149,8 @@ class Identities:
         """
         if is_parameter(number) and (passed := self._passed(scope, number[1])) is not None:
             return passed
+        if self._is_remembering(self._facts.sole_callees.get((scope, number))):
+            return self._traced(scope, number)
         is_often = self._runs_often(self._facts.demanded_functions.get(scope))
         return None if is_often or self._is_in_rounds(number) else self._traced(scope, number)
 
@@ -165,14 +169,23 @@ class Identities:
         return around != [(start, end)] if kind in BEHIND_LOOPS else bool(around)
 
     def _returned(self, scope: str, number: Number) -> tuple[str, Number] | None:
-        """The number that a function returns on every path, if the given number is that of its only call's result."""
+        """The number that a function returns on every path, if the given number is that of its only call's result.
+
+        For a function that runs once and then returns the same object, any call's result will do.
+        """
         callee = self._facts.sole_callees.get((scope, number))
         if callee is None or callee in self._facts.yields:
             return None
+        if self._is_remembering(callee):
+            return callee, REMEMBERED
         returned = set((self._facts.returned_numbers.get(callee) or {}).values())
         if len(returned) != 1 or None in returned or self._runs_often(self._facts.demanded_functions.get(callee)):
             return None
         return callee, returned.pop()
+
+    def _is_remembering(self, function: str | None) -> bool:
+        """Whether a function returns the same object to every caller; not if unseen code may call it."""
+        return function in self._facts.remembering and function not in self._facts.called_unseen
 
     def _is_repeated(self, site: Site) -> bool:
         """Whether a site may be executed more than once in a run of the script."""

@@ -940,6 +940,32 @@ def test_of_many_classes_only_a_few_are_named() -> None:
     assert b'name="Net0, Net1, Net2 or one of 3 more"' in result.instrumented
 
 
+def test_an_object_is_followed_into_new_instances_and_through_contexts() -> None:
+    body = """\
+        import contextlib, functools, random
+        class Trainer:
+            def __init__(self, net):
+                self.net = net
+            def __enter__(self):
+                return self.net
+            def __exit__(self, *exc):
+                pass
+        @contextlib.contextmanager
+        def lend(module):
+            yield module
+        model = random.choice([Net(), Net()])
+        trainer, one = Trainer(model), functools.partial(lambda module: module, model)()
+        mine = Trainer(model)
+        two = mine.net
+        with Trainer(model) as three:
+            with lend(three) as four:
+                pass
+        """
+    found = identities(body)
+    names = [(13, "one"), (15, "two"), (16, "three"), (17, "four")]
+    assert [found[name] for name in names] == [found[12, "model"]] * 4
+
+
 def test_an_inline_proxy_and_the_name_beside_it_are_of_one_object() -> None:
     body = """\
         import random
