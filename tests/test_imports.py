@@ -13,42 +13,52 @@ import pytest
 
 READER = Path(__file__).parents[1] / "runtime" / "proxy_trace"
 
-ROOMS_OF_THE_READER = [
-    {"commands"},
-    {"report", "watch", "export"},
-    {"summary"},
-    {"checks"},
-    {"comparison"},
-    {"history", "flow", "order"},
-    {"process", "states"},
-    {"events"},
-    {"tensors"},
-    {"reading", "terminal"},
-]
-"""From the top down: a room imports what stands below it, and nothing else."""
+ROOMS = {
+    "proxy_trace": [
+        {"commands"},
+        {"report", "watch", "export"},
+        {"summary"},
+        {"checks"},
+        {"comparison"},
+        {"history", "flow", "order"},
+        {"process", "states"},
+        {"events"},
+        {"tensors"},
+        {"reading", "terminal"},
+    ],
+    "proxy_wrapper.intercept": [{"compiled"}, {"calls", "acts"}, {"state", "loss"}, {"attaching"}],
+}
+"""The rooms of packages from the top down: a room imports what stands below it, and nothing else."""
 
 
-def rooms_imported_by(room: str) -> set[str]:
-    """The other rooms of the reader that the modules of one import."""
+def folder_of(package: str) -> Path:
+    return READER.parent.joinpath(*package.split("."))
+
+
+def rooms_imported_by(package: str, room: str) -> set[str]:
+    """The other rooms of a package that the modules of one import."""
     found = set()
-    for file in (READER / room).rglob("*.py"):
+    for file in (folder_of(package) / room).rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("proxy_trace."):
-                found.add(str(node.module).split(".")[1])
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+                found.add(str(node.module).removeprefix(f"{package}.").split(".")[0])
     return found - {room, "errors"}
 
 
-def test_every_room_of_the_reader_has_its_floor() -> None:
-    rooms = {file.parent.name for file in READER.glob("*/__init__.py")}
-    assert set.union(*ROOMS_OF_THE_READER) == rooms
-    assert sum(map(len, ROOMS_OF_THE_READER)) == len(rooms)
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_has_its_floor(package: str) -> None:
+    rooms = {file.parent.name for file in folder_of(package).glob("*/__init__.py")}
+    assert set.union(*ROOMS[package]) == rooms
+    assert sum(map(len, ROOMS[package])) == len(rooms)
 
 
-@pytest.mark.parametrize("floor", range(len(ROOMS_OF_THE_READER)))
-def test_rooms_of_the_reader_import_only_those_below(floor: int) -> None:
-    below = set[str]().union(*ROOMS_OF_THE_READER[floor + 1 :])
-    for room in ROOMS_OF_THE_READER[floor]:
-        assert rooms_imported_by(room) <= below, room
+@pytest.mark.parametrize(
+    ("package", "floor"), [(package, floor) for package, floors in ROOMS.items() for floor in range(len(floors))]
+)
+def test_rooms_import_only_those_below(package: str, floor: int) -> None:
+    below = set[str]().union(*ROOMS[package][floor + 1 :])
+    for room in ROOMS[package][floor]:
+        assert rooms_imported_by(package, room) <= below, room
 
 
 def imports_within(package: Path) -> dict[str, set[str]]:

@@ -1,1 +1,1 @@
-"""What a program does around training: loading data, clipping gradients, saving, branching."""
+"""What a program does around training: creating optimizers, loading data and weights, clipping gradients, branching."""
