@@ -23,6 +23,7 @@ import torch
 import proxy_wrapper.proxy as Proxy
 from overhead.tasks import BATCHES, Task, build
 from overhead.workloads import WORKLOADS
+from proxy_wrapper.values import extents
 
 BESIDE: Final = {("INFO", "outputs"): 1.5, ("DEBUG", "all"): 2.5}
 """The choices, each with the bound on what it adds relative to what its level adds with "state"."""
@@ -93,6 +94,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=40.0, help="for each workload (default: 40)")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if not extents.is_compiled():
+        print("one_pass.c is not compiled, so these are not the figures of an installation: python scripts/compile_one_pass.py", file=sys.stderr)
     print("| workload | plain | INFO adds | with outputs | ratio | DEBUG adds | with all | ratio |\n|" + " --- |" * 8)
     are_met = True
     for name in args.workload or WORKLOADS:

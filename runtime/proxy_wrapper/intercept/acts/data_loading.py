@@ -38,7 +38,7 @@ from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.reshaped_samples import reshaped_samples
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
-from proxy_wrapper.values.statistics import bits_of, has_values, unobserved
+from proxy_wrapper.values.statistics import bits_of, has_values, is_hosted, unobserved
 from proxy_wrapper.values.torch_functions import tolist
 from proxy_wrapper.values.value_marks import version_of
 
@@ -287,7 +287,7 @@ def _chosen_by(iteration: Any, index_sampler: Any) -> _Chosen | None:
         indices = sampler.indices
     if type(indices) is torch.Tensor:
         with unobserved() as readable:
-            indices = tolist(indices) if readable and has_values(indices) else ()
+            indices = tolist(indices) if readable and has_values(indices) and is_hosted(indices) else ()
     if type(indices) not in (list, tuple, range) or not 0 < len(indices) <= _MOST_CHOSEN:
         return None
     try:
