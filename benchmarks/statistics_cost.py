@@ -95,7 +95,7 @@ def main() -> int:
     args = parser.parse_args()
     torch.set_num_threads(1)
     if not extents.is_compiled():
-        print("one_pass.c is not compiled, so these are not the figures of an installation: python scripts/compile_one_pass.py", file=sys.stderr)
+        print("measured without the library; to compile it: python scripts/compile_one_pass.py", file=sys.stderr)
     print("| workload | plain | INFO adds | with outputs | ratio | DEBUG adds | with all | ratio |\n|" + " --- |" * 8)
     are_met = True
     for name in args.workload or WORKLOADS:

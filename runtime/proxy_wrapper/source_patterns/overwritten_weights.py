@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.places.parsed_functions import statements_of
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.syntax import last_name
 
@@ -33,7 +34,7 @@ def overwritten_weights(tree: ast.Module) -> Iterator[Pattern]:
     Right after: the statements between do not mention the model. The function that is applied must draw weights of
     convolutions.
     """
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in statements_of(tree) if isinstance(node, ast.FunctionDef)}
     drawing = {name for name, function in functions.items() if _draws(function)}
     if drawing:
         for block in (tree.body, *(each.body for each in functions.values())):
