@@ -3,8 +3,8 @@
 One process trains one model, a few steps each with another variant, in turns: plain (nothing observes), and the levels
 with their choices of statistics. So all variants share memory, caches and whatever else the machine does, and what
 differs by chance is far smaller than between processes. What is reported is CPU time of the process, with the writer's:
-the median over rounds of a variant's fastest step in a turn minus plain's in the same round. The first step of a turn
-is not measured.
+the median over rounds of a variant's mean step in a turn minus plain's in the same round. The first step of a turn is
+not measured.
 
     python benchmarks/statistics_cost.py --seconds 40
 """
@@ -32,7 +32,7 @@ VARIANTS: Final = [None, *(pair for level, choice in BESIDE for pair in ((level,
 """What takes turns: a level with its choice of statistics; None for plain."""
 
 
-_MEASURED: Final = 3
+_MEASURED: Final = 8
 """The measured steps of a turn."""
 
 
@@ -57,20 +57,20 @@ def measure(name: str, seconds: float) -> dict[tuple[str, str], float]:
 
 
 def _turn(task: Task, variant: tuple[str, str] | None, number: int) -> int:
-    """The nanoseconds of CPU time of the fastest step of a turn, with the writing of what it recorded."""
+    """The nanoseconds of CPU time of a step of a turn, with the writing of what it recorded."""
     tracer = Proxy._installed.get()  # noqa: SLF001  No program needs to be observed for some of its steps.
     if variant is None:
         tracer.remove_interceptors()
     else:
         Proxy.Proxy(task.model, True, log_level=variant[0], statistics=variant[1])
         tracer.install_interceptors()
-    taken = []
-    for _ in range(1 + _MEASURED):
-        began = time.process_time_ns()
+    _train(task, number)
+    _write()
+    began = time.process_time_ns()
+    for _ in range(_MEASURED):
         _train(task, number)
-        _write()
-        taken.append(time.process_time_ns() - began)
-    return min(taken[1:])
+    _write()  # Once, since the writer's thread ends with it.
+    return (time.process_time_ns() - began) // _MEASURED
 
 
 def _train(task: Task, number: int) -> None:
