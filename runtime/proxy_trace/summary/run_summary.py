@@ -15,7 +15,7 @@ from proxy_trace.checks.finding import Finding  # noqa: TC001
 from proxy_trace.comparison.against.compare_with_good_run import GoodRunComparison, compare_with_good_run
 from proxy_trace.comparison.ranks import compare_ranks
 from proxy_trace.errors import NothingToCompareError
-from proxy_trace.process.process_summary import ProcessCollector, ProcessSummary
+from proxy_trace.process.process_collector import ProcessCollector
 from proxy_trace.reading.workers import Workers
 from proxy_trace.summary.state_digest import StateDigest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proxy_trace.checks.check import Check
     from proxy_trace.checks.choice import Choice
     from proxy_trace.comparison.ranks import Comparison
-    from proxy_trace.process.process_summary import ProcessEvidence
+    from proxy_trace.process.process_summary import ProcessEvidence, ProcessSummary
     from proxy_trace.reading.report import Report
     from proxy_trace.reading.selection import Period
     from proxy_trace.reading.trace import Trace, TraceFile

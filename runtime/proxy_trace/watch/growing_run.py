@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy_trace.checks.all_checks import all_checks, run_checks
 from proxy_trace.checks.evidence import Evidence
 from proxy_trace.checks.files import INCOMPLETE
-from proxy_trace.process.process_summary import ProcessCollector
+from proxy_trace.process.process_collector import ProcessCollector
 from proxy_trace.reading.trace import Trace
 from proxy_wrapper import events
 
