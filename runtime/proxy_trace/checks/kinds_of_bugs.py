@@ -533,6 +533,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
+        "A model takes the last step of a bidirectional layer, where the reverse direction has read one step.",
+        "reverse-reads-one-step",
+        (
+            "https://github.com/yunjey/pytorch-tutorial/pull/174",
+            "https://github.com/prabhuomkar/pytorch-cpp/pull/13",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
         "A tensor is computed and discarded: a call that was meant to change another one in place does not.",
         "result-discarded",
         (

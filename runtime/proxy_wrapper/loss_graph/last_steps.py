@@ -1,4 +1,4 @@
-"""Finds recurrent layers of which only the last step is used, where it is padding for most sequences."""
+"""Finds recurrent layers whose last step is used, where it is padding for most sequences, or of both directions."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ if TYPE_CHECKING:
     from proxy_wrapper.loss_graph.tokens import Tokens
 
 LAST_STEP: Final = "last-step-padding"
+LAST_OF_BOTH: Final = "last-step-of-both"
 
 _FUSED_RNN: Final = "MkldnnRnnLayerBackward0"
 _SUM: Final = "AddBackward0"
+_BOTH: Final = "CatBackward0"
+"""The node that joins the outputs of both directions."""
 
 
 def last_steps(graph: LossGraph) -> Iterator[Pattern]:
-    """The last step of a recurrent layer's output, where it is padding for at least half of the sequences."""
-    selected = graph.named(("SelectBackward0",))
-    tokens = tokens_of(graph) if selected else []
-    for node in selected if tokens else ():
-        yield from _of_last_step(node, tokens)
+    """The last step of a recurrent layer's output: of both directions, or padding in at least half of the sequences."""
+    for node in graph.named(("SelectBackward0",)):
+        dim, index = saved_number(node, "dim"), saved_number(node, "index")
+        sizes = tuple(getattr(node, "_saved_self_sym_sizes", ()))
+        if dim not in (0, 1) or index is None or len(sizes) != len(("batch", "steps", "features")):
+            continue
+        outputs = _untransposed(only_node_before(node))
+        if index not in (sizes[dim] - 1, -1) or not _is_recurrent(outputs, sizes[dim]):
+            continue
+        if outputs.name() == _BOTH:
+            yield Pattern(LAST_OF_BOTH, sizes, dim)
+        yield from _padding(dim, sizes, tokens_of(graph))
 
 
-def _of_last_step(node: Any, tokens: Sequence[Tokens]) -> Iterator[Pattern]:
-    dim, index = saved_number(node, "dim"), saved_number(node, "index")
-    sizes = tuple(getattr(node, "_saved_self_sym_sizes", ()))
-    if dim not in (0, 1) or index is None or len(sizes) != len(("batch", "steps", "features")):
-        return
+def _padding(dim: int, sizes: tuple[int, ...], tokens: Sequence[Tokens]) -> Iterator[Pattern]:
     length = sizes[dim]
-    if index not in (length - 1, -1) or not _is_recurrent(only_node_before(node), length):
-        return
     if len(tokens) != 1 or sizes[0] == sizes[1] or tokens[0].padding < 0:
         return
     indices, padding = tokens[0].indices, tokens[0].padding
@@ -51,15 +55,21 @@ def _of_last_step(node: Any, tokens: Sequence[Tokens]) -> Iterator[Pattern]:
         yield Pattern(LAST_STEP, sizes, dim, (float(padded), float(len(last))))
 
 
-def _is_recurrent(node: Any, length: int) -> bool:
-    """Whether a node, or each node that it joins, computed the outputs of a recurrent layer for `length` steps."""
+def _untransposed(node: Any) -> Any:
+    """The node before any transpositions."""
     while node is not None and node.name() in ("TransposeBackward0", "TransposeBackward1"):
         node = only_node_before(node)
+    return node
+
+
+def _is_recurrent(node: Any, length: int) -> bool:
+    """Whether a node, or each node that it joins, computed the outputs of a recurrent layer for `length` steps."""
     if node is None:
         return False
     inputs = [each for each, _ in node.next_functions]
-    if node.name() == "CatBackward0":  # Both directions.
-        return len(inputs) == len(("forward", "backward")) and all(_is_recurrent(each, length) for each in inputs)
+    if node.name() == _BOTH:
+        are_two = len(inputs) == len(("forward", "backward"))
+        return are_two and all(_is_recurrent(_untransposed(each), length) for each in inputs)
     if node.name() == "StackBackward0":
         return len(inputs) == length and all(each is not None and _is_cell(each) for each in inputs)
     return bool(node.name() == _FUSED_RNN)

@@ -22,7 +22,7 @@ from proxy_wrapper.loss_graph.draws import DRAW
 from proxy_wrapper.loss_graph.elbo import WEIGHT
 from proxy_wrapper.loss_graph.find_patterns import find_patterns
 from proxy_wrapper.loss_graph.graph import LossGraph
-from proxy_wrapper.loss_graph.last_steps import LAST_STEP
+from proxy_wrapper.loss_graph.last_steps import LAST_OF_BOTH, LAST_STEP
 from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.roundings import ROUNDED
@@ -80,6 +80,7 @@ class GraphPatterns:
             SEEN: mask_lines,
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
+            LAST_OF_BOTH: self._last_lines,
             ROUNDED: rounding_lines,
             OVER_QUERIES: lambda code: operation_lines(code, "softmax"),
         }
