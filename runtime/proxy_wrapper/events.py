@@ -466,6 +466,10 @@ class SourcePattern(Happening, frozen=True, gc=False):
       another order.
     - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,
       which were 0 before it and are divided after it.
+    - "loop-left": a loop, at `other`, adds up what is in `names`, and its last statement, at `made`, returns that. So
+      it ends in its first pass.
+    - "scheduler-unread": a scheduler, created at `made`, is assigned to the variable in `names`, and no code advances
+      it.
     - "shuffled-apart": the inputs and labels in `names` are shuffled by two permutations, at `other` and at `made`.
     - "scaler-fitted-on-all": a scaler is fitted at `made` to the data in `names`, which are split at `other` into
       training and test data.
@@ -689,6 +693,8 @@ class Loading(Happening, frozen=True, gc=False):
     `generator` is an attribute of the data set with a random generator that two or more workers copy, and from which
     the line `drawn_at` draws. `samples`, for a loader of a part of a data set, is the number of samples in it, and
     `shared` counts those that are also in the part with which the loader before it trained, unless all of that are.
+    `dropped` is the number of samples of a loader that has no batch, because all of them are fewer than a batch and
+    `drop_last` drops them.
     """
 
     id: Count = 0
@@ -709,6 +715,7 @@ class Loading(Happening, frozen=True, gc=False):
     drawn_at: Count = 0
     shared: Count = 0
     samples: Count = 0
+    dropped: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

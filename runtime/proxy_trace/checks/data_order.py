@@ -10,6 +10,7 @@
 | evaluates with some of the samples of training, and with others | evaluated-on-training-samples |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
+| has fewer samples than a batch, and drops them | loader-without-batches |
 """
 
 from __future__ import annotations
@@ -114,6 +115,20 @@ CHANGES: Final = Rule(
     sources=("https://github.com/facebookresearch/pycls/pull/21",),
 )
 
+WITHOUT_BATCHES: Final = Rule(
+    "loader-without-batches",
+    WARNING,
+    "Loaders that have no batch",
+    "A loop went through a data loader with `drop_last=True` whose samples are fewer than a batch. So all of them are "
+    "dropped, and the loop does nothing.",
+    "Make batches smaller, or pass `drop_last=False`.",
+    "show {run} --kind loading",
+    sources=(
+        "https://github.com/RasmussenLab/vamb/pull/425",
+        "https://github.com/PaddlePaddle/PaddleScience/pull/355",
+    ),
+)
+
 _FEWEST_FIRST: Final = 7
 _FEWEST_ORDERS: Final = 3
 _FEWEST_EPOCHS: Final = 2
@@ -149,6 +164,8 @@ def _look(evidence: Evidence) -> Sight | None:
 def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     """The rule that a loader breaks, the reason, and the numbers; None if it breaks none."""
     last, earlier = loader.last, loader.last.count - 1
+    if last.dropped:
+        return WITHOUT_BATCHES, "it drops all of its samples, which are fewer than a batch", f"{last.dropped:,} samples"
     if last.first_only >= _FEWEST_FIRST and _is_most(last.first_only, earlier) and loader.trained == loader.calls > 0:
         return (
             SAME_BATCH,
@@ -208,6 +225,6 @@ CHECK: Final = Check(
     "data",
     "training saw all data, in an order that changes",
     _look,
-    (SAME_BATCH, SAME_ORDER, CLASS_ORDER, SHARED, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
+    (SAME_BATCH, SAME_ORDER, CLASS_ORDER, SHARED, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES, WITHOUT_BATCHES),
 )
 """Applies if batches came from a `DataLoader`."""

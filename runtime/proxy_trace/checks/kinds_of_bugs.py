@@ -299,6 +299,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "A scheduler is created and never advanced, so the learning rate stays where it was.",
+        "scheduler-never-advanced",
+        ("https://github.com/thu-ml/tianshou/issues/774",),
+    ),
+    KindOfBug(
+        "Optimizer",
         "A cosine schedule of epochs is advanced with every batch, and rises again after its end.",
         "cosine-schedule-repeats",
         ("https://github.com/ivadomed/ivadomed/issues/57",),
@@ -712,6 +718,24 @@ KINDS_OF_BUGS: Final = (
         "A view gives an image the sizes of channels first, but leaves its values where they are.",
         "view-instead-of-permute",
         ("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A `return` that is indented too far ends a loop over batches in its first pass.",
+        "loop-left-early",
+        (
+            "https://github.com/facebookresearch/deepcluster/issues/1",
+            "https://github.com/saranshmanu/Federated-Learning/issues/1",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loader drops all samples, because they are fewer than a batch, and the loop over it does nothing.",
+        "loader-without-batches",
+        (
+            "https://github.com/RasmussenLab/vamb/pull/425",
+            "https://github.com/PaddlePaddle/PaddleScience/pull/355",
+        ),
     ),
     KindOfBug(
         "Loss and data",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.source_patterns.carried_states import carried_states
+from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.source_patterns.pattern import Pattern
 
-_FINDERS: Final = (permuted_sizes, overwritten_counts, separate_shuffles, scaled_before_split, policy_ratios)
+_FINDERS: Final = (
+    *(permuted_sizes, overwritten_counts, left_loops, separate_shuffles, scaled_before_split, policy_ratios),
+)
 
 
 def find_patterns(tree: ast.Module) -> list[Pattern]:

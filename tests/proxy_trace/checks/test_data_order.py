@@ -67,6 +67,7 @@ def loading(count: int, workers: int = 0, **fields: Any) -> events.Loading:
         ),
         pytest.param(loading(2, shared=9, samples=9), EVALUATED, [], id="a part of the training data"),
         pytest.param(loading(2, samples=9), EVALUATED, [], id="other samples"),
+        pytest.param(loading(1, dropped=9), TRAINED, ["loader-without-batches"], id="fewer samples than a batch"),
         pytest.param(loading(2, shared=3, samples=9), TRAINED, [], id="some of those of an earlier stage"),
     ],
 )

@@ -70,6 +70,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "#2: SequentialSampler, iteration 1, 3 of 9 samples are those of training",
     ),
     (
+        events.Loading(1, id=2, sampler="RandomSampler", count=1, dropped=1200),
+        "#2: RandomSampler, iteration 1, no batch, as it drops all 1,200 samples",
+    ),
+    (
         events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
         "#2: MySampler, iteration 4, 2 with only the first batch, 1 of 9 batches equal to the one before",
     ),

@@ -263,6 +263,7 @@ class DataLoading(ReplacingInterceptor):
             drawn_at,
             max(0, loader.shared),
             0 if loader.chosen is None else len(loader.chosen.indices),
+            _count_dropped(getattr(iteration, "_index_sampler", None)),
         )
         tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made, drawn_at))
 
@@ -360,11 +361,21 @@ def _order_of(iteration: Any, sampler: Any) -> int | None:
     return seed if type(seed) is int else None
 
 
+def _is_countable(index_sampler: Any) -> bool:
+    """Whether PyTorch's samplers alone tell how many batches a loader has."""
+    return type(index_sampler) is BatchSampler and type(index_sampler.sampler) in (SequentialSampler, *_DRAWN)
+
+
 def _count_batches(index_sampler: Any) -> int:
     """How many batches a loader has; 0 if only the program's code knows."""
-    if type(index_sampler) is BatchSampler and type(index_sampler.sampler) in (SequentialSampler, *_DRAWN):
-        return len(index_sampler)
-    return 0
+    return len(index_sampler) if _is_countable(index_sampler) else 0
+
+
+def _count_dropped(index_sampler: Any) -> int:
+    """How many samples a loader has that are too few for a batch, so that it has none; else 0."""
+    if not _is_countable(index_sampler) or not index_sampler.drop_last or len(index_sampler):
+        return 0
+    return len(index_sampler.sampler)
 
 
 def _digest(batch: Any) -> tuple[str, ...] | None:

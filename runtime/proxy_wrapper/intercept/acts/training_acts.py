@@ -16,17 +16,19 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from proxy_wrapper.events import Load, RateReduced, SchedulerStep
+from proxy_wrapper.events import Load, RateReduced, SchedulerStep, SourcePattern
 from proxy_wrapper.intercept.attaching.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import words_of_line
+from proxy_wrapper.source_patterns.unread_schedulers import UNREAD, unread_scheduler
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import CodeType
 
     from proxy_wrapper.events import Setting
     from proxy_wrapper.intercept.state.updates import Updates
@@ -68,6 +70,8 @@ class TrainingActs(ReplacingInterceptor):
         # Loads of modules before they were proxied.
         self._waiting: list[tuple[weakref.ref[nn.Module], Load]] = []
         self._made = 0
+        # The lines that create schedulers and whose files are read already.
+        self._read: set[tuple[CodeType, int]] = set()
 
     def _targets(self) -> tuple[Target, ...]:
         return (
@@ -114,7 +118,7 @@ class TrainingActs(ReplacingInterceptor):
         known = self._schedulers.get(scheduler)
         if getattr(scheduler, "_step_count", 0) <= 1:
             if known is None:
-                self._number_scheduler(scheduler, tracer.locator.locate(3))
+                self._scheduler_made(scheduler)
             return
         last_event = self._updates.last_event_of(optimizer)
         if last_event is None:
@@ -163,7 +167,25 @@ class TrainingActs(ReplacingInterceptor):
         return make_scheduler
 
     def _plateau_made(self, scheduler: Any) -> None:
-        self._number_scheduler(scheduler, self._tracer.locator.locate(3))
+        self._scheduler_made(scheduler)
+
+    def _scheduler_made(self, scheduler: Any) -> None:
+        """Number a new scheduler, and report it if the program never advances it."""
+        tracer = self._tracer
+        location, frame = tracer.locator.locate(4), tracer.locator.user_frame(4)
+        self._number_scheduler(scheduler, location)
+        if frame is None or (frame.f_code, frame.f_lineno) in self._read:
+            return
+        self._read.add((frame.f_code, frame.f_lineno))
+        is_seen_elsewhere = frame.f_locals is frame.f_globals and frame.f_globals.get("__name__") != "__main__"
+        tree = None if is_seen_elsewhere else tracer.functions.file_of(frame.f_code)
+        name = "" if tree is None else unread_scheduler(tree, frame.f_lineno)
+        if name:
+            thread = tracer.thread
+            event = SourcePattern(
+                tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNREAD, (name,), location
+            )
+            tracer.broadcast(event, 0, level=INFO, also=(location,))
 
     def _plateau_waiter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -460,3 +460,13 @@ def test_a_dropout_that_is_made_in_the_call_is_told(logdir: str, seen: MemoryObs
     model(torch.randn(3, 4))
     (event,) = of(seen, ActiveDropout)
     assert event.function == "Dropout"
+
+
+@pytest.mark.parametrize(("batch_size", "drop_last", "dropped"), [(8, True, 6), (8, False, 0), (3, True, 0)])
+def test_samples_that_are_fewer_than_a_batch_are_told(
+    batch_size: int, drop_last: bool, dropped: int, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    for (x,) in DataLoader(TensorDataset(torch.randn(6, 4)), batch_size, shuffle=True, drop_last=drop_last):
+        model(x)
+    assert of(seen, Loading)[-1].dropped == dropped

@@ -27,6 +27,7 @@ from proxy_wrapper.events import (
     RateReduced,
     RateWithoutEffect,
     SchedulerStep,
+    SourcePattern,
 )
 
 if TYPE_CHECKING:
@@ -439,3 +440,22 @@ def test_a_rate_that_is_lowered_on_a_plateau_is_told_with_the_words_of_the_line(
     assert first.never_better
     assert {"scores", "acc"} <= set(second.words)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("is_plateau", [False, True])
+def test_a_scheduler_that_the_code_never_advances_is_told_once(
+    is_plateau: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        if is_plateau:
+            forgotten_plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)  # noqa: F841
+        else:
+            forgotten_rate = torch.optim.lr_scheduler.StepLR(optimizer, 3)  # noqa: F841
+    advanced = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+    optimizer.step()
+    advanced.step()
+    (pattern,) = [each for each in of(seen, SourcePattern) if each.what == "scheduler-unread"]
+    assert "_".join(pattern.names).endswith("plateau" if is_plateau else "rate")
+    assert line(seen, pattern.made) == here(-8 if is_plateau else -6)
