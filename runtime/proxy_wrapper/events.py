@@ -427,6 +427,11 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "rounded": the parameters `weights` are behind an operation that is flat wherever it has a derivative, such as
       `round`. `made` is the location of the line that calls it, if there is only one.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
+
+    Of memory:
+
+    - "graph-kept": the graphs of so many passes as `values` says, one after another at this place, were in memory at
+      once, although each pass had used its own up. `made` is the line that keeps the losses, or else assigns them.
     """
 
     what: str = ""
