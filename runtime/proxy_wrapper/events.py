@@ -608,7 +608,8 @@ class SchedulerStep(Happening, frozen=True, gc=False):
     optimizer, and `count` how often it had advanced before. `follows` is the last event of its optimizer: "nothing", a
     "backward" pass since its last step, or a "step". `made` is the location where it was created, if known. `settings`,
     only in the first record, are the numbers, booleans and short strings among its public attributes ("T_max",
-    "total_steps").
+    "total_steps"). `words`, likewise, are the names and strings that the functions of a `LambdaLR` read, and those of
+    the program that they call.
     """
 
     id: Count = 0
@@ -618,6 +619,7 @@ class SchedulerStep(Happening, frozen=True, gc=False):
     follows: str = "step"
     made: Count = 0
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    words: Sequence[str] = ()
 
 
 class RateReduced(Happening, frozen=True, gc=False):

@@ -249,6 +249,7 @@ class SchedulerSummary(msgspec.Struct):
         followed_passes: whether a backward pass preceded its first advance.
         made: where it was created, as "file:line"; "" if unknown.
         settings: its initial settings.
+        words: the names and strings that its functions read.
         count: a lower bound on the number of advances; the number is less than twice that, or at most eight.
         last_step: the number of optimizer steps at its last record.
     """
@@ -259,6 +260,7 @@ class SchedulerSummary(msgspec.Struct):
     followed_passes: bool = False
     made: str = ""
     settings: dict[str, events.Setting] = {}
+    words: list[str] = []
     count: int = 0
     last_step: int = 0
 
@@ -677,7 +679,7 @@ class TrainingCollector:
                 return
             made = self._names.place(event.made) if event.made else ""
             known = self._schedulers[event.id] = SchedulerSummary(
-                event.scheduler, event.optimizer_id, [], bool(self._passes), made, event.settings
+                event.scheduler, event.optimizer_id, [], bool(self._passes), made, event.settings, [*event.words]
             )
         known.count, known.last_step = event.count + 1, event.step
         place = self._place(event)

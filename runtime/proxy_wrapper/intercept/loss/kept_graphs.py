@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
@@ -63,7 +63,8 @@ class KeptGraphs:
         if node is None:
             return
         mark = _Mark()
-        node.metadata[_KEY] = mark
+        metadata: Any = node.metadata  # A dictionary, which torch's types call a method.
+        metadata[_KEY] = mark
         passes.append(_Pass(weakref.ref(mark), self._tracer.step))
         if len(passes) > _KEPT:
             self._judge(passes, location)

@@ -347,6 +347,34 @@ def test_a_scheduler_is_told_with_where_it_was_made_and_how_often_it_was_advance
     assert [(each.count, each.settings) for each in later] == [(8, {}), (16, {})]
 
 
+class Decay:
+    """Callable, with a method that does the same."""
+
+    base_lr = 0.1
+
+    def __call__(self, step: int) -> float:
+        return self.at(step)
+
+    def at(self, step: int) -> float:
+        return self.base_lr / (1 + step)
+
+
+@pytest.mark.parametrize("function", [Decay(), Decay().at, lambda step: Decay().at(step)])
+def test_a_scheduler_is_told_with_the_words_of_its_function(
+    function: Callable[[int], float], logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, function)
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    for _ in range(9):
+        scheduler.step()
+    first, later = of(seen, SchedulerStep)
+    assert "base_lr" in first.words
+    assert not later.words
+
+
 @pytest.mark.parametrize("name", ["lr", "learning_rate"])
 def test_a_rate_that_is_set_as_an_attribute_is_told_once(name: str, logdir: str, seen: MemoryObserver) -> None:
     model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
