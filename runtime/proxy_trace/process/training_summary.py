@@ -71,6 +71,7 @@ class OptimizerSummary(msgspec.Struct):
         place: where it steps, as "file:line"; where it was created, if it never stepped.
         made: where it was created, likewise; "" if unknown.
         maker: the name of the function that created it; "" if unknown.
+        loop: the target of the innermost loop in which it was created; "" if there is none.
         clears: the only line that calls `zero_grad` where it is trained; "" if unknown.
         groups: its parameter groups.
         steps: the number of its recorded steps.
@@ -105,6 +106,7 @@ class OptimizerSummary(msgspec.Struct):
     place: str = ""
     made: str = ""
     maker: str = ""
+    loop: str = ""
     clears: str = ""
     groups: list[GroupSummary] = []
     steps: int = 0
@@ -570,6 +572,7 @@ class TrainingCollector:
         if event.made:
             known.made = self._names.place(event.made)
             known.maker = self._names.function(event.made).rpartition(".")[2]
+        known.loop = event.loop or known.loop
         if event.clears:
             known.clears = self._names.place(event.clears)
         if event.rates:

@@ -70,6 +70,16 @@ def test_an_optimizer_is_told_where_it_was_made_before_it_steps(logdir: str, see
     assert len(of(seen, Optimizer)) == 1
 
 
+def test_an_optimizer_is_told_with_the_loop_that_makes_it(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    for _epoch in range(2):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+    assert [event.loop for event in of(seen, Optimizer)] == ["_epoch", "_epoch"]
+
+
 @pytest.mark.parametrize(
     ("order", "follows"),
     [("step first", ["step"]), ("scheduler first", ["backward"]), ("at the top", ["nothing", "step"])],
