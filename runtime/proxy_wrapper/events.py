@@ -426,6 +426,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
       that takes it, if there is only one.
     - "rounded": the parameters `weights` are behind an operation that is flat wherever it has a derivative, such as
       `round`. `made` is the location of the line that calls it, if there is only one.
+    - "probability-lowered": log-probabilities of actions, times returns, are in the loss with a plus sign. `made` is
+      the line that multiplies them.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
 
     Of memory:
