@@ -727,7 +727,9 @@ class Load(Happening, frozen=True, gc=False):
 
     `loaded` counts the keys that were loaded. `missing` and `unexpected` are the first 100 keys that PyTorch reported
     as such; `missing_count` and `unexpected_count` are their numbers. `strict` is the argument. `is_own`: every tensor
-    passed is the very one that the module already has.
+    passed is the very one that the module already has. `names` are then the two names of the module in that line, if
+    it has two, and `made` is the line that made the second one. Else `made` is the line that stored the state, if only
+    one line may have done so.
     """
 
     loaded: Count = 0
@@ -737,6 +739,8 @@ class Load(Happening, frozen=True, gc=False):
     unexpected_count: Count = 0
     strict: bool = True
     is_own: bool = False
+    made: Count = 0
+    names: Sequence[str] = ()
 
 
 class Gradient(Happening, frozen=True, gc=False):

@@ -281,12 +281,13 @@ class PlateauSummary(msgspec.Struct):
 
 
 class LoadSummary(msgspec.Struct):
-    """Weights loaded into a module; the fields are those of `events.Load`, `place` is "file:line"."""
+    """Weights loaded into a module; the fields are those of `events.Load`, `place` and `made` are "file:line" or ""."""
 
     module: int
     place: str
     step: int
     load: events.Load
+    made: str = ""
 
 
 class ClipSummary(msgspec.Struct):
@@ -706,7 +707,8 @@ class TrainingCollector:
     def load(self, event: events.Load) -> None:
         """Note weights loaded into a module."""
         if len(self._loads) < _MOST:
-            self._loads.append(LoadSummary(event.module, self._place(event), event.step, event))
+            made = self._names.place(event.made) if event.made else ""
+            self._loads.append(LoadSummary(event.module, self._place(event), event.step, event, made))
 
     def clip(self, event: events.Clip) -> None:
         """Note a clipping that is the first, or differs from the last."""

@@ -23,11 +23,11 @@ OLD = torch.full((6,), -1.0)
 
 
 def chosen(out: torch.Tensor) -> torch.Tensor:
-    return Categorical(logits=out).log_prob(ACTIONS)
+    return torch.as_tensor(Categorical(logits=out).log_prob(ACTIONS))
 
 
 def density(out: torch.Tensor) -> torch.Tensor:
-    return Normal(out[:, 0], out[:, 1].exp()).log_prob(RETURNS)
+    return torch.as_tensor(Normal(out[:, 0], out[:, 1].exp()).log_prob(RETURNS))
 
 
 def ratio(out: torch.Tensor) -> torch.Tensor:
@@ -46,7 +46,7 @@ def one_by_one(out: torch.Tensor) -> list[torch.Tensor]:
 
 
 def entropy(out: torch.Tensor) -> torch.Tensor:
-    return Categorical(logits=out).entropy().mean()
+    return torch.as_tensor(Categorical(logits=out).entropy().mean())
 
 
 @pytest.mark.parametrize(

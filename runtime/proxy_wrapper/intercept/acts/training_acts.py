@@ -23,7 +23,8 @@ from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Ta
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import words_of_code, words_of_line
-from proxy_wrapper.places.called_functions import body_of, reachable
+from proxy_wrapper.places.called_functions import bodies_around, body_of, reachable
+from proxy_wrapper.places.own_weights import explain_own_weights
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
@@ -280,6 +281,10 @@ class TrainingActs(ReplacingInterceptor):
             return
         location = tracer.locator.locate(3)
         thread = tracer.thread
+        frame = tracer.locator.user_frame(3) if is_own else None
+        bodies = bodies_around(frame, tracer.locator.is_user_code)
+        own = None if frame is None else explain_own_weights(frame, module, bodies, tracer.functions.find_any)
+        made = 0 if own is None else tracer.locator.line(own.at)
         event = Load(
             tracer.now_us(),
             tracer.step,
@@ -294,8 +299,11 @@ class TrainingActs(ReplacingInterceptor):
             len(unexpected),
             strict,
             is_own,
+            made,
+            own.names if own is not None and made else (),
         )
         if entry is not None:
+            entry.channel.define_location(made)
             entry.channel.emit(event, location)
         else:
             self._waiting.append((weakref.ref(module), event))
@@ -308,6 +316,7 @@ class TrainingActs(ReplacingInterceptor):
             module = ref()
             entry = None if module is None else self._tracer.registry.module_entry(module)
             if entry is not None and entry.level <= INFO:
+                entry.channel.define_location(event.made)
                 entry.channel.emit(replace(event, module=entry.id), event.location)
             elif module is not None and entry is None:
                 self._waiting.append((ref, event))
