@@ -52,11 +52,12 @@ TARGET: Final = Rule(
     "Target networks that are the network itself",
     "A module that is trained repeatedly loaded its own tensors. In that line it has two names, one of which was "
     "assigned the other, or it was called with autograd off between its steps: two names refer to one module, and the "
-    "target moves with each step. Or a model that is an average or a target by "
-    "its name or class has the very modules of a trained model of its class, as a `copy.copy` of it has; and both are "
-    "called.",
-    "Create the target with `copy.deepcopy(network)`, and update it only with `load_state_dict`, never with `=`.",
-    "show {run} --kind load",
+    "target moves with each step. Or a model that is an average or a target by its name or class has the very modules "
+    "of a trained model of its class, as a `copy.copy` of it has; and both are called. Or the source stores parameters "
+    "in an average without a copy and scales it in place, and parameters of a trained model changed between its steps.",
+    "Create the target with `copy.deepcopy(network)`, and update it only with `load_state_dict`, never with `=`. Store "
+    "`p.detach().clone()` in an average.",
+    "show {run} --kind load,source_pattern,update",
     sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
 )
 NOT_COPIED: Final = Rule(
