@@ -355,8 +355,9 @@ class Loss(Happening, frozen=True, gc=False):
     known. `made` is the statement that assigned the variable on which the backward pass was called. `computed` is the
     line that computed the value, in a function that this statement calls. Among the values that the loss comes from,
     `activated` is the only line in the code of the proxied modules that turns scores into probabilities, and `cut` the
-    only line that cuts a tensor off the graph. `calls` are the calls of loss functions on which `computed` depends, in
-    the same function.
+    only line that cuts a tensor off the graph; for a loss of no model, the only line that begins another graph, by a
+    tensor that is to require a gradient. `calls` are the calls of loss functions on which `computed` depends, in the
+    same function.
     """
 
     id: Count = 0
