@@ -355,8 +355,9 @@ class Loss(Happening, frozen=True, gc=False):
     known. `made` is the statement that assigned the variable on which the backward pass was called. `computed` is the
     line that computed the value, in a function that this statement calls. Among the values that the loss comes from,
     `activated` is the only line in the code of the proxied modules that turns scores into probabilities, and `cut` the
-    only line that cuts a tensor off the graph. `calls` are the calls of loss functions on which `computed` depends, in
-    the same function.
+    only line that cuts a tensor off the graph; for a loss of no model, the only line that begins another graph, by a
+    tensor that is to require a gradient. `calls` are the calls of loss functions on which `computed` depends, in the
+    same function.
     """
 
     id: Count = 0
@@ -426,7 +427,14 @@ class GraphPattern(Happening, frozen=True, gc=False):
       that takes it, if there is only one.
     - "rounded": the parameters `weights` are behind an operation that is flat wherever it has a derivative, such as
       `round`. `made` is the location of the line that calls it, if there is only one.
+    - "probability-lowered": log-probabilities of actions, times returns, are in the loss with a plus sign. `made` is
+      the line that multiplies them.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
+
+    Of memory:
+
+    - "graph-kept": the graphs of so many passes as `values` says, one after another at this place, were in memory at
+      once, although each pass had used its own up. `made` is the line that keeps the losses, or else assigns them.
     """
 
     what: str = ""
@@ -477,6 +485,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       at `other`, carries the state of a recurrent layer in `names` from each batch to the next, at `made`.
     - "ratio-of-one": a clipped policy ratio, as written in `names`, at `made`, is 1 in each pass of the loop at
       `other`.
+    - "average-shares-memory": the average in `names` refers to the parameters themselves, stored at `made`, and is
+      updated in place at `other`.
     - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
       of its samples, the difference is negative, and wraps around.
     """
@@ -558,7 +568,8 @@ class Optimizer(Happening, frozen=True, gc=False):
     known. `clears`, in the first record, is the location of the only line that calls `zero_grad` in the function that
     begins the backward pass or steps, if there is exactly one. `rates`, in the first record, are the learning rates
     with which the groups were created, if these differ and the groups have all the same rate now. `overwrites` is then
-    the location where a rate is assigned, if known.
+    the location where a rate is assigned, if known. `loop`, in the first record, is the target of the innermost loop in
+    which it was created ("epoch"); "" if there is none.
     """
 
     id: Count = 0
@@ -569,6 +580,7 @@ class Optimizer(Happening, frozen=True, gc=False):
     clears: Count = 0
     rates: Sequence[float] = ()
     overwrites: Count = 0
+    loop: str = ""
 
 
 class OptimizerStep(Happening, frozen=True, gc=False):
@@ -607,7 +619,8 @@ class SchedulerStep(Happening, frozen=True, gc=False):
     optimizer, and `count` how often it had advanced before. `follows` is the last event of its optimizer: "nothing", a
     "backward" pass since its last step, or a "step". `made` is the location where it was created, if known. `settings`,
     only in the first record, are the numbers, booleans and short strings among its public attributes ("T_max",
-    "total_steps").
+    "total_steps"). `words`, likewise, are the names and strings that the functions of a `LambdaLR` read, and those of
+    the program that they call.
     """
 
     id: Count = 0
@@ -617,6 +630,7 @@ class SchedulerStep(Happening, frozen=True, gc=False):
     follows: str = "step"
     made: Count = 0
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    words: Sequence[str] = ()
 
 
 class RateReduced(Happening, frozen=True, gc=False):
@@ -723,7 +737,9 @@ class Load(Happening, frozen=True, gc=False):
 
     `loaded` counts the keys that were loaded. `missing` and `unexpected` are the first 100 keys that PyTorch reported
     as such; `missing_count` and `unexpected_count` are their numbers. `strict` is the argument. `is_own`: every tensor
-    passed is the very one that the module already has.
+    passed is the very one that the module already has. `names` are then the two names of the module in that line, if
+    it has two, and `made` is the line that made the second one. Else `made` is the line that stored the state, if only
+    one line may have done so.
     """
 
     loaded: Count = 0
@@ -733,6 +749,8 @@ class Load(Happening, frozen=True, gc=False):
     unexpected_count: Count = 0
     strict: bool = True
     is_own: bool = False
+    made: Count = 0
+    names: Sequence[str] = ()
 
 
 class Gradient(Happening, frozen=True, gc=False):

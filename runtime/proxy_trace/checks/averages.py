@@ -74,6 +74,10 @@ _SAME_FACTOR: Final = 0.04
 _MOST_STEPS: Final = 60
 """The most steps in which an average moves 16 times. One that moves less often may be an intended copy."""
 
+_BY_HAND: Final = ("data", "in-place")
+"""The causes of updates by code other than an optimizer's."""
+_FEWEST_BETWEEN: Final = 8
+
 _STATISTICS: Final = ("running_mean", "running_var")
 
 
@@ -85,10 +89,11 @@ def _look(evidence: Evidence) -> Sight | None:
         averages = [
             root for root in tree.roots if _NAME.search(root.name) or _TYPES.match(root.type) or root.id in owned
         ]
+        shared = _sharing_memory(of_process)
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
         swapped = _following_at_once(of_process)
-        findings += old + swapped
-        is_any |= bool(averages or old or swapped)
+        findings += old + swapped + shared
+        is_any |= bool(averages or old or swapped or shared)
         of_roots: dict[int, list[TensorSummary]] = {}
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
@@ -120,6 +125,21 @@ def _sharing(averages: list[ModuleSummary], of_process: ProcessEvidence, tree: M
                 rank = [of_process.process.rank]
                 found.append(TARGET.finding(root.name, reason, rank, place=root.origin, concerns=[root.name]))
     return found
+
+
+def _sharing_memory(of_process: ProcessEvidence) -> list[Finding]:
+    """The averages of one process that refer to the parameters of a trained model, which change between its steps."""
+    sources = [each for each in of_process.acts.sources if each.event.what == "average-shares-memory"]
+    trained = [each.updates for each in of_process.process.tensors if each.is_stepped and not each.is_buffer]
+    between = max((sum(updates.get(cause, 0) for cause in _BY_HAND) for updates in trained), default=0)
+    if between < _FEWEST_BETWEEN or between * 2 < max(updates.get("step", 0) for updates in trained):
+        return []
+    reason = "it refers to the parameters themselves, which change with it"
+    rank, numbers = [of_process.process.rank], [f"a trained parameter changed {between:,} times between steps"]
+    return [
+        TARGET.finding(event.names[0], reason, rank, place=place, evidence=[f"updated in place at {other}", *numbers])
+        for event, place, other in sources
+    ]
 
 
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:

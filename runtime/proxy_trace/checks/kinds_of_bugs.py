@@ -64,6 +64,22 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "Losses are summed or collected with their graphs, which stay in memory.",
+        "graph-kept",
+        (
+            "https://github.com/google/brax/pull/152",
+            "https://github.com/BatsResearch/labelmodels/issues/4",
+            "https://github.com/boschresearch/Continuous-Recurrent-Units/pull/4",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A function that should return a factor of the learning rate returns the rate, so the two are multiplied.",
+        "learning-rate-squared",
+        ("https://github.com/lhoyer/MIC/issues/60", "https://github.com/pytorch/pytorch/issues/78917"),
+    ),
+    KindOfBug(
+        "Gradients",
         "Gradients of several mean losses are summed for one step without dividing by their number.",
         "accumulation-not-scaled",
         ("https://github.com/hirofumi0810/neural_sp/issues/168", "https://github.com/agokrani/distillKitPlus/issues/5"),

@@ -8,6 +8,7 @@ In the source, an initialisation after `load_state_dict` overwrites what was loa
 | a module loads its own tensors, and | code |
 | --- | --- |
 | training has not changed it | never-updated |
+| it has two names there, like a target | target-is-the-network |
 | it is trained further, and called with autograd off in training mode, like a target | target-is-the-network |
 | it is trained further, and not called like that | model-not-reset |
 | it is not trained further | best-weights-not-copied |
@@ -49,12 +50,14 @@ TARGET: Final = Rule(
     "target-is-the-network",
     WARNING,
     "Target networks that are the network itself",
-    "A module that is trained repeatedly loaded its own tensors, and was called with autograd off between its steps: "
-    "two names refer to one module, and the target moves with each step. Or a model that is an average or a target by "
-    "its name or class has the very modules of a trained model of its class, as a `copy.copy` of it has; and both are "
-    "called.",
-    "Create the target with `copy.deepcopy(network)`, and update it only with `load_state_dict`, never with `=`.",
-    "show {run} --kind load",
+    "A module that is trained repeatedly loaded its own tensors. In that line it has two names, one of which was "
+    "assigned the other, or it was called with autograd off between its steps: two names refer to one module, and the "
+    "target moves with each step. Or a model that is an average or a target by its name or class has the very modules "
+    "of a trained model of its class, as a `copy.copy` of it has; and both are called. Or the source stores parameters "
+    "in an average without a copy and scales it in place, and parameters of a trained model changed between its steps.",
+    "Create the target with `copy.deepcopy(network)`, and update it only with `load_state_dict`, never with `=`. Store "
+    "`p.detach().clone()` in an average.",
+    "show {run} --kind load,source_pattern,update",
     sources=("https://docs.pytorch.org/tutorials/intermediate/reinforcement_q_learning.html",),
 )
 NOT_COPIED: Final = Rule(
@@ -138,13 +141,15 @@ def _own(
     if is_only and 0 <= load.step <= root.first_step:
         reason = "it loaded its own weights before training: nothing else had a matching name"
         return KEYS_SKIPPED.finding(name, reason, rank, step=load.step, place=load.place)
-    if load.step > root.last_step:
+    if load.load.names and not is_only:
+        rule, reason = TARGET, f"{' and '.join(load.load.names)} are one model, which loaded its own weights"
+    elif load.step > root.last_step:
         rule = NOT_COPIED
-    elif sum(each.load.is_own and each.module == load.module for each in loads) < 2:
+    elif is_only:
         return None
     else:
         rule = TARGET if root.blind_calls >= 2 else NOT_RESET
-    return rule.finding(name, reason, rank, step=load.step, place=load.place)
+    return rule.finding(name, reason, rank, step=load.step, place=load.made or load.place)
 
 
 def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:

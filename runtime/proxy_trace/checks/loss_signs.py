@@ -1,11 +1,12 @@
 """Checks that losses are minimised, not maximised.
 
-Only processes with one stepping optimizer are judged, so that there is no adversary:
+The first two need a process with one stepping optimizer, so that there is no adversary:
 
 | the loss | severity |
 | --- | --- |
 | is a standard loss of `torch.nn.functional` times -1, and fell | warning |
 | is any other, and fell below 0, ever faster, to ten times the size of its first values | warning |
+| has log-probabilities of actions, times returns, with a plus sign | warning |
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ WRONG_SIGN: Final = Rule(
     "Losses that are maximised",
     "There is only one optimizer that steps. Either the loss is the negative of a standard loss such as "
     "`cross_entropy`, and fell; or it is any other loss that fell below 0 without bound: it fell more than twice as "
-    "much in the second half of the run as in the first, to ten times the size of its first values.",
+    "much in the second half of the run as in the first, to ten times the size of its first values. Or, with any "
+    "number of optimizers, the loss is the sum of log-probabilities of actions times returns or advantages, by their "
+    "names, and neither the graph nor the code negates one of these: it makes rewarded actions less likely.",
     "Remove the minus sign: a loss function returns a value to minimise. Check whether the model returns a loss or a "
-    "log-likelihood.",
-    "show {run} --kind loss,backward",
+    "log-likelihood. A policy loss needs the minus sign: `-(log_probs * returns).mean()`.",
+    "show {run} --kind loss,backward,graph_pattern",
     sources=("https://github.com/KanishJebaMathewM/Truxify/pull/11885",),
     explains=("learning-rate-too-high", "non-finite"),
 )
@@ -57,6 +60,8 @@ def _look(evidence: Evidence) -> Sight:
         is_any |= bool(stepping)
         if len(stepping) == 1 and stepping[0].tensors and not sum(each.others for each in stepping[0].groups):
             findings += _negative(of_process)
+        if not any(group.settings.get("maximize") for each in stepping for group in each.groups):
+            findings += _of_policies(of_process)
     if not is_any:
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings)
@@ -77,6 +82,16 @@ def _negative(of_process: ProcessEvidence) -> list[Finding]:
             reason = "the negative of a loss is minimised" if is_standard else "it falls below 0 faster and faster"
             rank = [of_process.process.rank]
             found[loss.computed] = WRONG_SIGN.finding("loss", reason, rank, place=loss.computed, evidence=numbers)
+    return list(found.values())
+
+
+def _of_policies(of_process: ProcessEvidence) -> list[Finding]:
+    """The findings about losses of one process that make rewarded actions less likely."""
+    found: dict[str, Finding] = {}
+    for event, _, made in of_process.acts.patterns:
+        if event.what == "probability-lowered":
+            reason = "log-probabilities times returns are minimised"
+            found[made] = WRONG_SIGN.finding("loss", reason, [of_process.process.rank], step=event.step, place=made)
     return list(found.values())
 
 

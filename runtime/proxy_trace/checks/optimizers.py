@@ -44,8 +44,9 @@ RECREATED: Final = Rule(
     "At least five optimizers of one class were created at one place for the same parameters, and each made one step. "
     "Their state (momentum, averages) is lost each time. Or each made as many steps as a data loader has batches, at "
     "the same learning rate, over several passes through that loader, and only steps changed the parameters; or the "
-    "name of the function that created them says that it trains for one epoch. If they merely made the same number of "
-    "steps, this is a note: each may be for another task.",
+    "function that created them says by its name that it trains for one epoch, or the innermost loop in which they "
+    "were created counts epochs. If they merely made the same number of steps, this is a note: each may be for another "
+    "task.",
     "Create the optimizer once, before the loop.",
     "show {run} --kind optimizer",
     sources=("https://discuss.pytorch.org/t/optimizer-defined-inside-the-training-loop/",),
@@ -117,6 +118,8 @@ BETAS: Final = Rule(
 
 _OF_EPOCH: Final = re.compile(r"(^|train|fit|run|one|do)_?(one_?|single_?)?epoch$", re.IGNORECASE)
 """Names of functions that train for one epoch."""
+_COUNTS_EPOCHS: Final = re.compile(r"(.*[_.])?epoch(_?(num|number|idx|index|i|id|no))?", re.IGNORECASE)
+"""Targets of loops over epochs."""
 
 _ADAMS: Final = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam"})
 _SLOW: Final = 0.98
@@ -226,7 +229,7 @@ def _are_of_epochs(optimizers: list[OptimizerSummary], tensors: frozenset[int], 
     steps = optimizers[0].steps
     loaders = [each.last for each in of_process.acts.loaders.values()]
     is_epoch = any(each.trains and each.batches == steps and each.count >= _FEWEST_EPOCHS for each in loaders)
-    is_epoch |= all(_OF_EPOCH.search(each.maker) is not None for each in optimizers)
+    is_epoch |= all(_OF_EPOCH.search(each.maker) or _COUNTS_EPOCHS.fullmatch(each.loop) for each in optimizers)
     rates = {tuple(group.first_rate for group in each.groups) for each in optimizers}
     own = [each for each in of_process.process.tensors if each.id in tensors]
     is_set = any(set(each.updates) - {"step", "unchanged", "converted"} for each in own)

@@ -12,10 +12,12 @@ advanced with every epoch never ends.
 | was created for as many advances as there were steps, and got at most a quarter of them | schedule-not-finished |
 | continues while another optimizer trains the parameters of its own | scheduler-of-old-optimizer |
 | treats a score as a loss, or the other way round | plateau-of-other-mode |
+| multiplies the rate by the rate | learning-rate-squared |
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -96,6 +98,19 @@ OF_OLD_OPTIMIZER: Final = Rule(
     "show {run} --kind optimizer,scheduler_step",
 )
 
+SQUARED: Final = Rule(
+    "learning-rate-squared",
+    WARNING,
+    "Learning rates that are multiplied by themselves",
+    "The largest learning rate of an optimizer in the run was the square of the one that it was created with, the same "
+    "for all its groups and at most 0.2. It has a `LambdaLR`, whose function, or one that it calls, reads a name such "
+    "as `base_lr`: the function returns the rate itself, but PyTorch multiplies the rate by what it returns.",
+    "Return a factor, 1 for the full rate. Or create the optimizer with `lr=1.0`.",
+    "show {run} --kind optimizer,scheduler_step",
+    sources=("https://github.com/pytorch/pytorch/issues/78917", "https://github.com/lhoyer/MIC/issues/60"),
+    explains=("update-too-small", "never-updated"),
+)
+
 _FEWEST_STEPS: Final = 20
 _FEWEST_REPEATS: Final = 4
 _SELDOM: Final = 4
@@ -111,6 +126,10 @@ _HORIZONS: Final = ("total_steps", "T_max", "total_iters")
 """The attributes with the number of advances that a schedule is created for."""
 
 _STEPS_OF_ONE_RATE: Final = 8
+_RATE: Final = re.compile(r"(.*_)?(lr|learning_?rate)0?|lr_(max|min|base|init|peak|start)", re.IGNORECASE)
+_LARGEST_SQUARED: Final = 0.2
+"""A larger rate is often created as a factor, such as 0.5 or 1, for a function that returns the rate."""
+_ROUNDING: Final = 1e-6
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -134,7 +153,7 @@ def _look(evidence: Evidence) -> Sight:
                 place = scheduler.advances[0][2]
                 findings.append(BEFORE_OPTIMIZER.finding(scheduler.name, reason, rank, place=place))
             found = _repeats(scheduler, of_process) or _not_finished(scheduler, of_process)
-            found = found or _of_old_optimizer(scheduler, of_process)
+            found = found or _of_old_optimizer(scheduler, of_process) or _squared(scheduler, of_process)
             if found is not None:
                 findings.append(found)
     if not is_any:
@@ -212,6 +231,25 @@ def _of_old_optimizer(scheduler: SchedulerSummary, of_process: ProcessEvidence) 
     return None
 
 
+def _squared(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Finding | None:
+    """The finding if a function returns a rate where its scheduler takes a factor."""
+    optimizer = of_process.training.optimizers.get(scheduler.optimizer)
+    names = [word for word in scheduler.words if _RATE.fullmatch(word)]
+    if optimizer is None or not names or not optimizer.groups:
+        return None
+    given = {group.settings.get("initial_lr") for group in optimizer.groups}
+    rate = given.pop()
+    largest = max(group.largest_rate for group in optimizer.groups)
+    if given or type(rate) is not float or not 0 < rate <= _LARGEST_SQUARED:
+        return None
+    if not math.isclose(largest, rate * rate, rel_tol=_ROUNDING):
+        return None
+    numbers = [f"created with {rate:.3g}, at most {largest:.3g} in {optimizer.steps:,} steps"]
+    reason = f"its function returns a rate, by {names[0]}, not a factor"
+    place, rank = scheduler.made or optimizer.origin, [of_process.process.rank]
+    return SQUARED.finding(scheduler.name, reason, rank, place=place, evidence=numbers)
+
+
 def _is_of_other_mode(plateau: PlateauSummary) -> bool:
     """Whether a scheduler waits for a score to fall or a loss to rise, by the words of the line that passes it."""
     is_score, is_loss = bool(_telling(plateau, _SCORES)), bool(_telling(plateau, _LOSSES))
@@ -235,5 +273,5 @@ CHECK: Final = Check(
     "schedulers",
     "schedulers are advanced when they should be",
     _look,
-    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OTHER_MODE, OF_OLD_OPTIMIZER),
+    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OTHER_MODE, OF_OLD_OPTIMIZER, SQUARED),
 )

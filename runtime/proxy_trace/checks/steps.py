@@ -188,7 +188,7 @@ def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns:
     if any(each.is_within or any(node.inside for node in each.nodes) for each in losses):
         return None
     reason = "no output of a model is in its graph"
-    return DETACHED.finding("loss", reason, rank, place=loss.made, evidence=numbers, concerns=concerns)
+    return DETACHED.finding("loss", reason, rank, place=loss.cut or loss.made, evidence=numbers, concerns=concerns)
 
 
 def _unstepped(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: ModuleTree) -> Finding | None:

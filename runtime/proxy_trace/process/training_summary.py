@@ -71,6 +71,7 @@ class OptimizerSummary(msgspec.Struct):
         place: where it steps, as "file:line"; where it was created, if it never stepped.
         made: where it was created, likewise; "" if unknown.
         maker: the name of the function that created it; "" if unknown.
+        loop: the target of the innermost loop in which it was created; "" if there is none.
         clears: the only line that calls `zero_grad` where it is trained; "" if unknown.
         groups: its parameter groups.
         steps: the number of its recorded steps.
@@ -105,6 +106,7 @@ class OptimizerSummary(msgspec.Struct):
     place: str = ""
     made: str = ""
     maker: str = ""
+    loop: str = ""
     clears: str = ""
     groups: list[GroupSummary] = []
     steps: int = 0
@@ -249,6 +251,7 @@ class SchedulerSummary(msgspec.Struct):
         followed_passes: whether a backward pass preceded its first advance.
         made: where it was created, as "file:line"; "" if unknown.
         settings: its initial settings.
+        words: the names and strings that its functions read.
         count: a lower bound on the number of advances; the number is less than twice that, or at most eight.
         last_step: the number of optimizer steps at its last record.
     """
@@ -259,6 +262,7 @@ class SchedulerSummary(msgspec.Struct):
     followed_passes: bool = False
     made: str = ""
     settings: dict[str, events.Setting] = {}
+    words: list[str] = []
     count: int = 0
     last_step: int = 0
 
@@ -277,12 +281,13 @@ class PlateauSummary(msgspec.Struct):
 
 
 class LoadSummary(msgspec.Struct):
-    """Weights loaded into a module; the fields are those of `events.Load`, `place` is "file:line"."""
+    """Weights loaded into a module; the fields are those of `events.Load`, `place` and `made` are "file:line" or ""."""
 
     module: int
     place: str
     step: int
     load: events.Load
+    made: str = ""
 
 
 class ClipSummary(msgspec.Struct):
@@ -568,6 +573,7 @@ class TrainingCollector:
         if event.made:
             known.made = self._names.place(event.made)
             known.maker = self._names.function(event.made).rpartition(".")[2]
+        known.loop = event.loop or known.loop
         if event.clears:
             known.clears = self._names.place(event.clears)
         if event.rates:
@@ -677,7 +683,7 @@ class TrainingCollector:
                 return
             made = self._names.place(event.made) if event.made else ""
             known = self._schedulers[event.id] = SchedulerSummary(
-                event.scheduler, event.optimizer_id, [], bool(self._passes), made, event.settings
+                event.scheduler, event.optimizer_id, [], bool(self._passes), made, event.settings, [*event.words]
             )
         known.count, known.last_step = event.count + 1, event.step
         place = self._place(event)
@@ -701,7 +707,8 @@ class TrainingCollector:
     def load(self, event: events.Load) -> None:
         """Note weights loaded into a module."""
         if len(self._loads) < _MOST:
-            self._loads.append(LoadSummary(event.module, self._place(event), event.step, event))
+            made = self._names.place(event.made) if event.made else ""
+            self._loads.append(LoadSummary(event.module, self._place(event), event.step, event, made))
 
     def clip(self, event: events.Clip) -> None:
         """Note a clipping that is the first, or differs from the last."""

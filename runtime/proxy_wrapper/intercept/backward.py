@@ -25,6 +25,7 @@ from proxy_wrapper.intercept.loss.class_orders import ClassOrders
 from proxy_wrapper.intercept.loss.derivatives import Derivatives
 from proxy_wrapper.intercept.loss.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.loss.graph_patterns import GraphPatterns
+from proxy_wrapper.intercept.loss.kept_graphs import KeptGraphs
 from proxy_wrapper.intercept.loss.losses import Losses, value_of
 from proxy_wrapper.intercept.loss.singularities import Singularities
 from proxy_wrapper.intercept.loss.source_patterns import SourcePatterns
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _ENTRY: Final = "_engine_run_backward"
+_KEEP_GRAPH_INDEX: Final = 0
+"""Position of `retain_graph` among the arguments that follow the roots and their gradients."""
 _CREATE_GRAPH_INDEX: Final = 1
-"""Position of `create_graph` among the arguments that follow the roots and their gradients."""
+"""Position of `create_graph` there."""
 _INPUTS_INDEX: Final = 2
 """Position of the inputs there."""
 
@@ -66,6 +69,7 @@ class BackwardPasses:
         self._class_orders = ClassOrders(tracer)
         self._discarded = DiscardedResults(tracer)
         self._source_patterns = SourcePatterns(tracer)
+        self._kept_graphs = KeptGraphs(tracer)
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
@@ -144,7 +148,7 @@ class BackwardPasses:
                     numbers,
                     value,
                     loss,
-                    len(args) > _CREATE_GRAPH_INDEX and args[_CREATE_GRAPH_INDEX] is True,
+                    _is_set(args, _CREATE_GRAPH_INDEX),
                 )
                 tracer.broadcast(event, location, level=INFO)
                 has_graph = event.create_graph
@@ -159,6 +163,8 @@ class BackwardPasses:
                     self._class_orders.look(tensors, location)
                     self._discarded.look(location)
                     self._source_patterns.look(location)
+                    if not (_is_set(args, _KEEP_GRAPH_INDEX) or has_graph):
+                        self._kept_graphs.look(tensors, location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward(location)
@@ -209,6 +215,11 @@ class BackwardPasses:
                     self._updates.after_backward(location, begun.gradient_marks)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)
+
+
+def _is_set(args: Sequence[Any], index: int) -> bool:
+    """Whether one of the arguments that follow the roots and their gradients is true."""
+    return len(args) > index and bool(args[index])
 
 
 def _is_outermost(around: Sequence[BackwardPass]) -> bool:

@@ -34,7 +34,7 @@ ERROR: Final = "error-not-detached"
 _SOFTMAX: Final = "SoftmaxBackward0"
 _NEGATED: Final = "NegBackward0"
 _CLAMPED: Final = frozenset({"ClampBackward0", "ClampBackward1"})
-_FOLLOWED: Final = (
+FOLLOWED: Final = (
     SAME_ROWS | TOTALS | MEANS | SUMS | {"StackBackward0", DIFFERENCE, "ExpBackward0", _NEGATED, "GatherBackward0"}
 )
 _CHOICES: Final = frozenset({"GatherBackward0", "IndexBackward0", "SelectBackward0"})
@@ -65,7 +65,7 @@ def errors_not_detached(graph: LossGraph) -> Iterator[Pattern]:
             continue
         for policy, weight in (inputs, inputs[::-1]):
             terms = _terms(weight)
-            if not terms.has_constants or not _is_log_probability(policy):
+            if not terms.has_constants or not is_log_probability(policy):
                 continue
             losses = graph.named({*ERRORS, *SQUARES})
             if any(not terms.values.isdisjoint(_terms(value).values) for each in losses for value in _compared(each)):
@@ -104,7 +104,7 @@ def _compared(node: Any) -> Sequence[Output]:
     return () if value is None else (value,)
 
 
-def _is_log_probability(value: Output) -> bool:
+def is_log_probability(value: Output) -> bool:
     """Whether a value is the log-probability of a chosen action."""
     pending = [(value, False)]
     for each, is_chosen in pending:
@@ -123,7 +123,7 @@ def _is_log_probability(value: Output) -> bool:
             if distance is not None and distance.node.name() == DIFFERENCE and input_at(distance.node, 0) is None:
                 return True  # The density of a normal distribution, at a value that has no gradient.
         is_scaled = name in SCALED and len(inputs) == 1
-        if first is not None and (is_scaled or name in _FOLLOWED):
+        if first is not None and (is_scaled or name in FOLLOWED):
             pending.append((first, is_chosen or name in _CHOICES))
     return False
 

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 _STORES: Final = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR"})
@@ -176,16 +176,26 @@ def kept_under(code: CodeType, key: str) -> AssignedLine | None:
 def words_of_line(frame: FrameType) -> tuple[str, ...]:
     """The names and short strings that the current line of `frame` reads, in order, without duplicates."""
     code, line = frame.f_code, frame.f_lineno
+    spans = [(start, end) for start, end, at in code.co_lines() if at == line]
+    return _words(code, lambda offset: any(start <= offset < end for start, end in spans))
+
+
+def words_of_code(code: CodeType) -> tuple[str, ...]:
+    """The names and short strings that a function reads, likewise."""
+    return _words(code, lambda _: True)
+
+
+def _words(code: CodeType, is_meant: Callable[[int], bool]) -> tuple[str, ...]:
+    """The names and short strings that the instructions at some offsets read."""
     if len(code.co_code) > MOST_BYTES:
         return ()
-    spans = [(start, end) for start, end, at in code.co_lines() if at == line]
     words = {
         str(each.argval): None
         for each in dis.get_instructions(code)
         if each.opname.startswith("LOAD")
         and isinstance(each.argval, str)
         and len(each.argval) <= _LONGEST_WORD
-        and any(start <= each.offset < end for start, end in spans)
+        and is_meant(each.offset)
     }
     return tuple(words)[:_MOST_WORDS]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from torch import nn
@@ -14,7 +15,9 @@ from proxy_wrapper.places.outermost_calls import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import CodeType, FrameType
+    from types import FrameType
+
+    from proxy_wrapper.places.assigned_lines import NamedInstruction
 
 _PROBABILITIES: Final = frozenset({"softmax", "log_softmax", "sigmoid"})
 _LAYERS: Final = (nn.Softmax, nn.LogSoftmax, nn.Sigmoid)
@@ -32,6 +35,9 @@ _CLASS_LOSSES: Final = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy"
 _ERRORS: Final = re.compile(r"_?(adv|advantages?|td_errors?|deltas?)")
 _ALL: Final = frozenset({"parameters", "named_parameters", "state_dict"})
 _MOVES: Final = frozenset({"copy_", "lerp_", "mul_", "add_", "data"})
+_COMPREHENSIONS: Final = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
+_REQUIRES: Final = "requires_grad"
+_LEAVES: Final = frozenset({f".{_REQUIRES}", f".{_REQUIRES}_"})
 _CUTS: Final = frozenset({".detach", ".data", ".item", ".numpy", ".tolist"})
 
 
@@ -126,6 +132,27 @@ def _only(lines: Iterable[AssignedLine]) -> AssignedLine | None:
     """The only one of some lines; None if there is not exactly one."""
     found = {(id(each.code), each.line): each for each in lines}
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def leaf_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line in several functions that makes a tensor require a gradient; None if there is not exactly one."""
+    found: list[AssignedLine] = []
+    for code in (part for body in bodies for part in _with_comprehensions(body.code)):
+        lines = keyword_lines(code, frozenset({_REQUIRES}))
+        lines |= {each.line for each in named_instructions(code) if each.name in _LEAVES and _is_act(each)}
+        found += [AssignedLine(code, line) for line in lines]
+    return _only(found)
+
+
+def _with_comprehensions(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and of the comprehensions in it, which have code of their own before Python 3.12."""
+    yield code
+    yield from (each for each in code.co_consts if isinstance(each, CodeType) and each.co_name in _COMPREHENSIONS)
+
+
+def _is_act(instruction: NamedInstruction) -> bool:
+    """Whether an instruction that names an attribute assigns it, or is of a method that changes it."""
+    return instruction.is_store or instruction.name.endswith("_")
 
 
 def cut_line(frame: FrameType) -> AssignedLine | None:

@@ -12,6 +12,7 @@ from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
+from proxy_wrapper.source_patterns.shared_averages import shared_averages
 from proxy_wrapper.source_patterns.syntax import scopes_of
 
 if TYPE_CHECKING:
@@ -28,4 +29,4 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     """The patterns in a file."""
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
-    return found + list(carried_states(scopes)) + list(overwritten_weights(tree))
+    return [*found, *carried_states(scopes), *shared_averages(scopes), *overwritten_weights(tree)]

@@ -127,3 +127,25 @@ def test_an_average_with_the_modules_of_the_model_is_told(
     ]
     path = write_trace(tmp_path / "a.jsonl", NET, layer, weight(1, "model.fc.w", 2), *average, *calls, *trained, STEP)
     assert [each.name for each in find(path) if each.code == "target-is-the-network"] == [name] * is_told
+
+
+@pytest.mark.parametrize(("between", "is_told"), [(20, True), (0, False)], ids=["refers to them", "refers to a copy"])
+def test_an_average_that_refers_to_the_parameters_is_told(
+    tmp_path: Path, write_trace: WriteTrace, between: int, is_told: bool
+) -> None:
+    optimizer = events.Optimizer(5, id=1, optimizer="SGD", groups=[events.ParameterGroup({}, [1])], indices=[0])
+    happened = [
+        each
+        for number in range(20)
+        for each in (
+            *BACKWARD,
+            events.OptimizerStep(6, optimizer="SGD", optimizer_id=1),
+            events.Update(7, number, tensor=1, statistics=OTHER_VALUES if number % 2 else VALUES, cause="step"),
+            STEP,
+            *[events.Update(8, number, tensor=1, statistics=VALUES, cause="data")] * (number < between),
+        )
+    ]
+    record = events.SourcePattern(1, what="average-shares-memory", names=["shadow"], made=3, other=3)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), optimizer, record, *happened)
+    found = [(each.name, each.place) for each in find(path) if each.code == "target-is-the-network"]
+    assert found == [("shadow", "train.py:20")] * is_told

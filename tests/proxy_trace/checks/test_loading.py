@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, OTHER_VALUES, find, weight
@@ -29,8 +30,11 @@ def step(number: int) -> list[events.Event]:
     ]
 
 
-def own(number: int) -> events.Load:
-    return events.Load(3, number, 1, 3, loaded=1, is_own=True)
+def own(number: int, names: tuple[str, ...] = ()) -> events.Load:
+    return events.Load(3, number, 1, 3, loaded=1, is_own=True, names=names)
+
+
+NAMES = ("target", "net")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,10 @@ def own(number: int) -> events.Load:
         pytest.param([*step(0), own(1), *step(1), own(2), *step(2)], ["model-not-reset"], id="between phases"),
         pytest.param([*step(0), *step(1), own(2)], ["best-weights-not-copied"], id="at the end"),
         pytest.param([*step(0), own(1), *step(1)], [], id="once, before training goes on"),
+        pytest.param(
+            [*step(0), own(1, NAMES), *step(1), own(2, NAMES)], ["target-is-the-network"], id="by its other name"
+        ),
+        pytest.param([*step(0), own(1, NAMES), *step(1)], [], id="by its other name, once"),
         pytest.param([*step(0), events.Load(3, 1, 1, 3, loaded=1)], [], id="of another module"),
     ],
 )
@@ -52,6 +60,17 @@ def test_what_its_own_weights_mean_to_a_module(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), SGD, *happened)
     found = [each for each in find(path) if each.code in codes]
     assert [(each.code, each.name, each.place) for each in found] == [(code, "model", "train.py:20") for code in told]
+
+
+def test_stored_weights_are_told_where_they_were_stored(tmp_path: Path, write_trace: WriteTrace) -> None:
+    stored = events.Location(4, "train.py", 12, "main")
+    load = structs.replace(own(2), made=4)
+    (finding,) = (
+        each
+        for each in find(write_trace(tmp_path / "a.jsonl", PLACE, stored, NET, weight(), SGD, *step(0), *step(1), load))
+        if each.code == "best-weights-not-copied"
+    )
+    assert finding.place == "train.py:12"
 
 
 def test_an_untrained_module_that_is_given_its_own_weights_is_never_updated(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, find, weight
@@ -70,3 +71,15 @@ def test_a_loss_that_is_maximised_is_told(
     found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *happened))
     told = [(each.name, each.place) for each in found if each.code == "wrong-loss-sign"]
     assert told == [("loss", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize(("maximize", "is_told"), [(False, True), (True, False)])
+def test_a_policy_that_avoids_rewards_is_told(
+    tmp_path: Path, write_trace: WriteTrace, maximize: bool, is_told: bool
+) -> None:
+    settings = events.ParameterGroup({"lr": 0.1, "maximize": maximize}, [1])
+    two = [structs.replace(optimizer(number), groups=[settings]) for number in (1, 2)]
+    record = events.GraphPattern(1, location=3, what="probability-lowered", made=3)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *two, record, record, *steps([1.0, 2.0], 1, 2))
+    found = [(each.code, each.place) for each in find(path) if each.code == "wrong-loss-sign"]
+    assert found == [("wrong-loss-sign", "train.py:20")] * is_told

@@ -172,6 +172,31 @@ def test_optimizers_that_are_made_for_each_epoch_are_told(
     assert [(each.place, each.severity) for each in found] == [("train.py:20", severity)]
 
 
+@pytest.mark.parametrize(
+    ("loop", "happened", "severity"),
+    [
+        pytest.param("epoch", [], "warning", id="in a loop over epochs"),
+        pytest.param("self.epoch_idx", [], "warning", id="over their numbers"),
+        pytest.param("task", [], "note", id="over tasks"),
+        pytest.param("epochs_left", [], "note", id="over something else"),
+        pytest.param("epoch", [SET_BY_HAND], "note", id="of weights that are set between"),
+    ],
+)
+def test_optimizers_that_are_made_in_a_loop_over_epochs_are_told(
+    tmp_path: Path, write_trace: WriteTrace, loop: str, happened: list[events.Event], severity: str
+) -> None:
+    first = made(1)[0]
+    assert isinstance(first, events.Optimizer)
+    optimizers = [
+        each
+        for number in range(1, 7)
+        for each in (structs.replace(first, id=number, loop=loop), *made(number, steps=3)[1:])
+    ]
+    place = events.Location(3, "train.py", 20, "main")
+    path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), *BACKWARD, *optimizers, *happened)
+    assert [each.severity for each in find(path) if each.code == "optimizer-recreated"] == [severity]
+
+
 def test_optimizers_of_falling_rates_are_a_schedule_by_hand(tmp_path: Path, write_trace: WriteTrace) -> None:
     optimizers = [event for number in range(1, 7) for event in made(number, steps=3, rate=1 / number)]
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), *optimizers, LOADING)

@@ -161,3 +161,48 @@ def test_a_plateau_of_the_other_mode_is_told_where_the_scheduler_was_made(
 def test_without_an_optimizer_nothing_was_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, weight())
     assert said(path, "schedulers") == ("not checked", ["no record of an optimizer"])
+
+
+def told_squared(
+    write_trace: WriteTrace, path: Path, *, given: float, largest: float, words: list[str], other: float = 0.0
+) -> list[tuple[str, str]]:
+    rates = [largest / 2, largest, largest / 4]
+    groups = [{"initial_lr": given}, *([{"initial_lr": other}] if other else [])]
+    records = [
+        events.Optimizer(
+            1,
+            location=3,
+            id=1,
+            optimizer="SGD",
+            groups=[events.ParameterGroup({"lr": rate, **each}, [1]) for each in groups],
+            indices=[*range(len(groups))],
+        )
+        for rate in rates
+    ]
+    scheduler = structs.replace(advance(0, "step"), scheduler="LambdaLR", words=words, made=3)
+    happened = [event for record in records for event in (*BACKWARD, record, *STEP)]
+    found = find(write_trace(path, *PLACES, NET, weight(), *happened, scheduler))
+    return [(each.name, each.place) for each in found if each.code == "learning-rate-squared"]
+
+
+def test_a_function_that_returns_the_rate_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    found = told_squared(write_trace, tmp_path / "a.jsonl", given=1e-3, largest=1e-6, words=["step", "BASE_LR"])
+    assert found == [("LambdaLR", "train.py:20")]
+
+
+@pytest.mark.parametrize(
+    ("given", "largest", "words", "other"),
+    [
+        pytest.param(1e-3, 1e-3, ["step", "base_lr"], 0.0, id="a factor"),
+        pytest.param(1e-3, 2e-6, ["step", "base_lr"], 0.0, id="another rate"),
+        pytest.param(0.1, 0.01, ["epoch"], 0.0, id="a factor of that size"),
+        pytest.param(0.1, 0.01, ["epoch", "lr_decay"], 0.0, id="the name of a decay"),
+        pytest.param(1.0, 1.0, ["step", "lr"], 0.0, id="created with 1"),
+        pytest.param(0.1, 0.01, ["step", "lr"], 0.5, id="groups of several rates"),
+    ],
+)
+def test_functions_that_return_a_factor_are_not_told(
+    tmp_path: Path, write_trace: WriteTrace, given: float, largest: float, words: list[str], other: float
+) -> None:
+    path = tmp_path / "a.jsonl"
+    assert told_squared(write_trace, path, given=given, largest=largest, words=words, other=other) == []

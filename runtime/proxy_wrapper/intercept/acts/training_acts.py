@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -21,7 +22,9 @@ from proxy_wrapper.intercept.attaching.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import words_of_line
+from proxy_wrapper.places.assigned_lines import words_of_code, words_of_line
+from proxy_wrapper.places.called_functions import bodies_around, body_of, reachable
+from proxy_wrapper.places.own_weights import explain_own_weights
 from proxy_wrapper.source_patterns.unread_schedulers import UNREAD, unread_scheduler
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Setting
     from proxy_wrapper.intercept.state.updates import Updates
     from proxy_wrapper.known.entries import ModuleEntry
+    from proxy_wrapper.places.called_functions import Body
     from proxy_wrapper.tracer import Tracer
 
 _MOST_WAITING: Final = 100
@@ -130,9 +134,9 @@ class TrainingActs(ReplacingInterceptor):
         reported = (location, last_event.last, hash(tuple(tracer.channels)))
         if reported == known.reported and not (count >= _FEWEST_COUNTED and _is_power_of_two(count)):
             return
-        settings = (
-            {} if known.reported is not None and known.reported[2] == reported[2] else _public_settings(scheduler)
-        )
+        is_first = known.reported is None or known.reported[2] != reported[2]
+        settings = _public_settings(scheduler) if is_first else {}
+        words = self._words_of_functions(scheduler) if is_first else ()
         known.reported = reported
         thread, name = tracer.thread, type(scheduler).__name__
         now = tracer.now_us()
@@ -150,8 +154,19 @@ class TrainingActs(ReplacingInterceptor):
             last_event.last,
             known.made,
             settings,
+            words,
         )
         tracer.broadcast(event, location, level=INFO, also=(known.made,))
+
+    def _words_of_functions(self, scheduler: Any) -> tuple[str, ...]:
+        """The names and strings that the functions of a `LambdaLR` read, and the program's functions that they call."""
+        functions = vars(scheduler).get("lr_lambdas") if type(scheduler) is torch.optim.lr_scheduler.LambdaLR else None
+        words: dict[str, None] = {}
+        for function in functions if type(functions) is list else ():
+            body = _body_called(function)
+            for called in () if body is None else reachable(body, self._tracer.locator.is_user_code):
+                words.update(dict.fromkeys(words_of_code(called.body.code)))
+        return tuple(words)
 
     def _plateau_maker(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -288,6 +303,10 @@ class TrainingActs(ReplacingInterceptor):
             return
         location = tracer.locator.locate(3)
         thread = tracer.thread
+        frame = tracer.locator.user_frame(3) if is_own else None
+        bodies = bodies_around(frame, tracer.locator.is_user_code)
+        own = None if frame is None else explain_own_weights(frame, module, bodies, tracer.functions.find_any)
+        made = 0 if own is None else tracer.locator.line(own.at)
         event = Load(
             tracer.now_us(),
             tracer.step,
@@ -302,8 +321,11 @@ class TrainingActs(ReplacingInterceptor):
             len(unexpected),
             strict,
             is_own,
+            made,
+            own.names if own is not None and made else (),
         )
         if entry is not None:
+            entry.channel.define_location(made)
             entry.channel.emit(event, location)
         else:
             self._waiting.append((weakref.ref(module), event))
@@ -316,9 +338,17 @@ class TrainingActs(ReplacingInterceptor):
             module = ref()
             entry = None if module is None else self._tracer.registry.module_entry(module)
             if entry is not None and entry.level <= INFO:
+                entry.channel.define_location(event.made)
                 entry.channel.emit(replace(event, module=entry.id), event.location)
             elif module is not None and entry is None:
                 self._waiting.append((ref, event))
+
+
+def _body_called(function: Any) -> Body | None:
+    """The code that runs when a function, a method or an object with `__call__` is called; None if it is not Python."""
+    if type(function) is MethodType:
+        return body_of(function.__func__)
+    return body_of(function) or body_of(vars(type(function)).get("__call__"))
 
 
 def _public_settings(scheduler: Any) -> dict[str, Setting]:

@@ -25,6 +25,7 @@ from proxy_wrapper.loss_graph.graph import LossGraph
 from proxy_wrapper.loss_graph.last_steps import LAST_OF_BOTH, LAST_STEP
 from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
+from proxy_wrapper.loss_graph.policies import LOWERED
 from proxy_wrapper.loss_graph.roundings import ROUNDED
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.token_targets import SEEN
@@ -45,6 +46,7 @@ from proxy_wrapper.places.named_lines import (
     scale_line,
 )
 from proxy_wrapper.places.operation_lines import operation_lines
+from proxy_wrapper.places.policy_products import may_negate, policy_products
 from proxy_wrapper.places.position_slices import position_slices
 from proxy_wrapper.places.softmax_lines import softmax_lines
 from proxy_wrapper.places.view_lines import view_lines
@@ -66,6 +68,8 @@ _LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line, WEIGHT: 
 """For patterns that functions outside modules may make: what finds the line in several functions."""
 _LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line}
 """For patterns that depend on what was made before training: what finds the line in all functions around."""
+_WITH_LINE: Final = frozenset({LOWERED})
+"""Patterns that count only with a line."""
 
 
 class GraphPatterns:
@@ -99,7 +103,7 @@ class GraphPatterns:
         for pattern in find_patterns(LossGraph(roots[0].grad_fn)):
             weights = [self._id_of(weight) for weight in pattern.weights]
             line = self._line_of_pattern(pattern)
-            if all(weights) and (line or pattern.line is None):
+            if all(weights) and (line or not (pattern.line or pattern.what in _WITH_LINE)):
                 self._emit(pattern, location, tuple(weights), line)
         if not looks:
             self._cut_term(roots[0].grad_fn, location)
@@ -125,6 +129,8 @@ class GraphPatterns:
             locator = self._tracer.locator
             bodies = bodies_around(locator.user_frame(1), locator.is_user_code)
             return locator.line(_LINES_AROUND[pattern.what](bodies))
+        if pattern.what == LOWERED:
+            return self._policy_line()
         lines_of = self._finders.get(pattern.what)
         return 0 if lines_of is None else self._line_of_modules(lines_of)
 
@@ -189,6 +195,16 @@ class GraphPatterns:
         syntax = self._tracer.functions.find(code)
         lines = () if syntax is None else view_lines(syntax, dimensions)
         yield from (AssignedLine(code, line) for line in lines)
+
+    def _policy_line(self) -> int:
+        """The location of the only line that weights log-probabilities by returns; 0 if some may be negated."""
+        tracer = self._tracer
+        bodies = self._running()
+        syntaxes = [(body.code, syntax) for body in bodies if (syntax := tracer.functions.find_any(body.code))]
+        found = [AssignedLine(code, line) for code, syntax in syntaxes for line in policy_products(syntax)]
+        if len(found) != 1 or any(may_negate(syntax) for _, syntax in syntaxes):
+            return 0
+        return tracer.locator.line(found[0])
 
     def _last_lines(self, code: CodeType) -> Iterator[AssignedLine]:
         """The lines of a function that take the last item of a tensor."""

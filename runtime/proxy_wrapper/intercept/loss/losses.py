@@ -11,12 +11,13 @@ from proxy_wrapper.loss_graph.loss_nodes import loss_nodes
 from proxy_wrapper.places.called_functions import Body, reachable
 from proxy_wrapper.places.computed_lines import computed_at, loss_variable
 from proxy_wrapper.places.loss_calls import loss_calls
-from proxy_wrapper.places.named_lines import cut_line, probability_lines
+from proxy_wrapper.places.named_lines import cut_line, leaf_line, probability_lines
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, numel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     import torch
 
@@ -76,7 +77,7 @@ class Losses:
                 if location not in self._activations:
                     self._activations[location] = self._activated()
                 activated = self._activations[location]
-            cut = 0 if frame is None else tracer.locator.line(cut_line(frame))
+            cut = 0 if frame is None else self._cut(frame, is_of_model=any(node.inside for node in nodes))
             calls = tuple(LossCall(each.name, tracer.locator.line(each)) for each in (loss_calls(line) if line else ()))
             event = Loss(
                 now_us,
@@ -97,6 +98,12 @@ class Losses:
             also = tuple(place for place in places if place)
             tracer.broadcast(event, location, level=INFO, also=also)
         return number
+
+    def _cut(self, frame: FrameType, *, is_of_model: bool) -> int:
+        """The location of the only line that cuts the graph; for a loss of no model, where another graph begins."""
+        locator = self._tracer.locator
+        called = () if is_of_model else reachable(Body(frame.f_code, frame.f_globals), locator.is_user_code)
+        return locator.line(leaf_line(each.body for each in called) or cut_line(frame))
 
     def _activated(self) -> int:
         """The location of the only line in proxied modules' code that makes probabilities; 0 if not exactly one."""

@@ -14,6 +14,7 @@ from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import attribute_assigned, key_assigned
 from proxy_wrapper.places.called_functions import Body
 from proxy_wrapper.places.frame_variables import values_of
+from proxy_wrapper.places.loop_targets import loop_target
 from proxy_wrapper.places.named_lines import call_line
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class _Known:
         has_stepped: whether it has stepped.
         passes: the number of backward passes begun when it last stepped, or was created.
         rates: the learning rates with which its groups were created; () if unknown.
+        loop: the target of the innermost loop in which it was created; "" if there is none.
         misplaced: the learning rates found under names that it does not read: the first value of each, and the rate
             in effect then.
         reported: the names already reported.
@@ -49,6 +51,7 @@ class _Known:
         "has_stepped",
         "id",
         "identities",
+        "loop",
         "made",
         "misplaced",
         "of_modules",
@@ -57,9 +60,12 @@ class _Known:
         "reported",
     )
 
-    def __init__(self, number: int, made: int = 0, passes: int = 0, rates: tuple[float, ...] = ()) -> None:
+    def __init__(
+        self, number: int, made: int = 0, passes: int = 0, rates: tuple[float, ...] = (), loop: str = ""
+    ) -> None:
         self.id = number
         self.made = made
+        self.loop = loop
         self.has_stepped = False
         self.passes = passes
         self.rates = rates
@@ -91,7 +97,9 @@ class OptimizerSettings:
     def note_made(self, optimizer: torch.optim.Optimizer, location: int) -> None:
         """Note where an optimizer is created; it has no parameters yet."""
         self._made += 1
-        self._known[optimizer] = _Known(self._made, location, self._passes, _rates_given(sys._getframe(1)))
+        tracer = self._tracer
+        loop = loop_target(tracer.locator.user_frame(), tracer.functions.find_any, tracer.locator.is_user_code)
+        self._known[optimizer] = _Known(self._made, location, self._passes, _rates_given(sys._getframe(1)), loop)
         self._new.append(weakref.ref(optimizer))
 
     def before_backward(self, states_of: Callable[[torch.optim.Optimizer], StateTensors]) -> None:
@@ -182,7 +190,9 @@ class OptimizerSettings:
             now = [group.settings.get("lr") for group in known.groups]
             is_overwritten = is_first and len(now) == len(known.rates) and len({*now}) == 1 < len({*known.rates})
             rates, overwrites = (known.rates, self._line_of_rates()) if is_overwritten else ((), 0)
-            self._emit(known.id, made, clears, rates, overwrites, type(optimizer).__name__, changed, location, now_us)
+            loop = known.loop if is_first else ""
+            name = type(optimizer).__name__
+            self._emit(known.id, made, clears, rates, overwrites, loop, name, changed, location, now_us)
         self._look_for_misplaced(optimizer, known, location, now_us)
         return known.id
 
@@ -243,6 +253,7 @@ class OptimizerSettings:
         clears: int,
         rates: tuple[float, ...],
         overwrites: int,
+        loop: str,
         name: str,
         changed: Mapping[int, ParameterGroup],
         location: int,
@@ -265,6 +276,7 @@ class OptimizerSettings:
             clears,
             rates,
             overwrites,
+            loop,
         )
         tracer.broadcast(event, location, level=INFO, also=(made, clears, overwrites))
 

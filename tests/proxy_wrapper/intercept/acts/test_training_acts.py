@@ -71,6 +71,16 @@ def test_an_optimizer_is_told_where_it_was_made_before_it_steps(logdir: str, see
     assert len(of(seen, Optimizer)) == 1
 
 
+def test_an_optimizer_is_told_with_the_loop_that_makes_it(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    for _epoch in range(2):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+    assert [event.loop for event in of(seen, Optimizer)] == ["_epoch", "_epoch"]
+
+
 @pytest.mark.parametrize(
     ("order", "follows"),
     [("step first", ["step"]), ("scheduler first", ["backward"]), ("at the top", ["nothing", "step"])],
@@ -346,6 +356,34 @@ def test_a_scheduler_is_told_with_where_it_was_made_and_how_often_it_was_advance
     first, *later = of(seen, SchedulerStep)
     assert (line(seen, first.made), first.settings["T_max"]) == (made, 7)
     assert [(each.count, each.settings) for each in later] == [(8, {}), (16, {})]
+
+
+class Decay:
+    """Callable, with a method that does the same."""
+
+    base_lr = 0.1
+
+    def __call__(self, step: int) -> float:
+        return self.at(step)
+
+    def at(self, step: int) -> float:
+        return self.base_lr / (1 + step)
+
+
+@pytest.mark.parametrize("function", [Decay(), Decay().at, lambda step: Decay().at(step)])
+def test_a_scheduler_is_told_with_the_words_of_its_function(
+    function: Callable[[int], float], logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(net(), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, function)
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    for _ in range(9):
+        scheduler.step()
+    first, later = of(seen, SchedulerStep)
+    assert "base_lr" in first.words
+    assert not later.words
 
 
 @pytest.mark.parametrize("name", ["lr", "learning_rate"])

@@ -144,6 +144,40 @@ def test_the_first_nan_is_told_with_its_variable_and_once(logdir: str, seen: Mem
     assert lines[told.computed] == advantage_of.__code__.co_firstlineno + 1
 
 
+def made_anew(out: torch.Tensor) -> torch.Tensor:
+    values = [row.sum().item() for row in out]
+    return torch.tensor(values, requires_grad=True).mean()
+
+
+def taken_over(out: torch.Tensor) -> torch.Tensor:
+    return out.detach().requires_grad_().mean()
+
+
+def pass_of_loss_made_anew(model: Any) -> None:
+    made_anew(model(torch.ones(2, 4))).backward()
+
+
+def pass_of_loss_taken_over(model: Any) -> None:
+    loss = taken_over(model(torch.ones(2, 4)))
+    loss.backward()
+
+
+@pytest.mark.parametrize(
+    ("run", "compute", "line"), [(pass_of_loss_made_anew, made_anew, 2), (pass_of_loss_taken_over, taken_over, 1)]
+)
+def test_a_loss_of_no_model_is_told_where_its_graph_begins(
+    logdir: str,
+    seen: MemoryObserver,
+    run: Callable[[Any], None],
+    compute: Callable[[torch.Tensor], torch.Tensor],
+    line: int,
+) -> None:
+    run(Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir))
+    lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
+    (told,) = losses(seen)
+    assert lines[told.cut] == compute.__code__.co_firstlineno + line
+
+
 def length(v: torch.Tensor) -> torch.Tensor:
     found: torch.Tensor = v.pow(2).sum(1).sqrt()
     return found
