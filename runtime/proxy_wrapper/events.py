@@ -466,6 +466,12 @@ class SourcePattern(Happening, frozen=True, gc=False):
       another order.
     - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,
       which were 0 before it and are divided after it.
+    - "count-not-reset": the loop at `other` adds up a metric in `names` over all its passes, at `made`, and divides it
+      by what stays the same.
+    - "training-data-evaluated": the training data in `names`, at `made`, are used for what is second in `names`, and is
+      called validation or test.
+    - "residual-unread": a module's `forward` assigns the residual in `names`, and never reads it. `made` is that line,
+      or the one that adds a tensor to itself.
     - "shuffled-apart": the inputs and labels in `names` are shuffled by two permutations, at `other` and at `made`.
     - "scaler-fitted-on-all": a scaler is fitted at `made` to the data in `names`, which are split at `other` into
       training and test data.

@@ -8,6 +8,7 @@
 | does not shuffle, and its samples come in the order of their classes | batches-in-class-order |
 | has several workers whose batches are equal, or that copy a generator of the data set | equal-worker-streams |
 | evaluates with some of the samples of training, and with others | evaluated-on-training-samples |
+| is called validation or test data, and has the training data | evaluated-on-training-samples |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
 """
@@ -66,16 +67,22 @@ CLASS_ORDER: Final = Rule(
 SHARED: Final = Rule(
     "evaluated-on-training-samples",
     WARNING,
-    "Evaluation with some of the samples of training",
+    "Evaluation with samples of training",
     "Two loaders draw from parts of one data set, by a `Subset` or a `SubsetRandomSampler`. A model was trained with "
     "one of them, and then evaluated with the other. Some samples of the second part are also in the first one, and "
     "some are not: so it is not meant to be a part of the training data, and its results are too good. If one part "
-    "contains the other, nothing is reported.",
-    "Split the indices once, and use each for one part only, as `torch.utils.data.random_split` does.",
+    "contains the other, nothing is reported. Or the code of the training program uses training data where the names "
+    "say that others are meant: in a loader called `val_loader`, for a result called `val_loss`, or in a function "
+    "called `validate` that mentions no other data. The program has the same for held-out data, such as `val_set` or "
+    "`val_loader`.",
+    "Split the indices once, and use each for one part only, as `torch.utils.data.random_split` does. Evaluate with "
+    "the data that were held out.",
     "show {run} --kind loading",
     sources=(
         "https://github.com/marin-community/marin/pull/2700",
         "https://github.com/TensorAuto/OpenTau/pull/498",
+        "https://github.com/HuCaoFighting/Swin-Unet/issues/135",
+        "https://github.com/KrishnaDN/x-vector-pytorch/issues/8",
     ),
 )
 EQUAL_WORKERS: Final = Rule(
@@ -143,6 +150,11 @@ def _look(evidence: Evidence) -> Sight | None:
                 }.get(rule, "")
                 place = nearer or loader.place
                 findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
+        for source in of_process.acts.sources:
+            if source.event.what == "training-data-evaluated":
+                is_any = True
+                reason = f"`{source.event.names[1]}` has the training data"
+                findings.append(SHARED.finding(source.event.names[0], reason, rank, place=source.place))
     return Sight(findings) if is_any else None
 
 
@@ -210,4 +222,4 @@ CHECK: Final = Check(
     _look,
     (SAME_BATCH, SAME_ORDER, CLASS_ORDER, SHARED, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES),
 )
-"""Applies if batches came from a `DataLoader`."""
+"""Applies if batches came from a `DataLoader`, or the source shows a mistake."""

@@ -680,6 +680,7 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/marin-community/marin/pull/2700",
             "https://github.com/BatteryDEV/AutoECM/issues/13",
             "https://github.com/theislab/multimil/issues/75",
+            "https://github.com/HuCaoFighting/Swin-Unet/issues/135",
         ),
     ),
     KindOfBug(
@@ -712,6 +713,21 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/xiaolai-sqlai/gluon-reid/issues/8",
             "https://github.com/ManifoldRG/MultiNet/pull/767",
         ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A metric is added up over all epochs, and divided as that of one.",
+        "metric-not-reset",
+        (
+            "https://github.com/MichiganCOG/ViP/issues/34",
+            "https://github.com/KAIST-vilab/OC-CSE/pull/4",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A block sets its input aside for a residual connection, and never adds it.",
+        "residual-not-added",
+        ("https://github.com/yilundu/improved_contrastive_divergence/issues/7",),
     ),
     KindOfBug(
         "Loss and data",

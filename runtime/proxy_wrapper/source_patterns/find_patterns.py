@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
@@ -12,17 +13,23 @@ from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.syntax import scopes_of
+from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
+from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 
 if TYPE_CHECKING:
     import ast
 
     from proxy_wrapper.source_patterns.pattern import Pattern
 
-_FINDERS: Final = (permuted_sizes, overwritten_counts, separate_shuffles, scaled_before_split, policy_ratios)
+_FINDERS: Final = (
+    *(permuted_sizes, overwritten_counts, accumulated_counts, separate_shuffles, scaled_before_split, policy_ratios),
+    unread_residuals,
+)
 
 
 def find_patterns(tree: ast.Module) -> list[Pattern]:
     """The patterns in a file."""
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
-    return found + list(carried_states(scopes)) + list(overwritten_weights(tree))
+    found += [*carried_states(scopes), *training_data_evaluated(scopes)]
+    return found + list(overwritten_weights(tree))
