@@ -703,7 +703,10 @@ KINDS_OF_BUGS: Final = (
         "Structure",
         "A view gives an image the sizes of channels first, but leaves its values where they are.",
         "view-instead-of-permute",
-        ("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),
+        (
+            "https://github.com/Selen-Suyue/DensePolicy2D/issues/3",
+            "https://github.com/ohtlab/headpose-fsanet-pytorch/issues/10",
+        ),
     ),
     KindOfBug(
         "Loss and data",
@@ -713,6 +716,12 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/xiaolai-sqlai/gluon-reid/issues/8",
             "https://github.com/ManifoldRG/MultiNet/pull/767",
         ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A Dice loss is computed from logits, and has no bounds.",
+        "dice-of-logits",
+        ("https://github.com/milesial/Pytorch-UNet/issues/271",),
     ),
     KindOfBug(
         "Loss and data",

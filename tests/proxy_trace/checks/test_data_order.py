@@ -110,3 +110,20 @@ def test_training_data_that_are_called_others_are_told(tmp_path: Path, write_tra
         "train_set",
         "train.py:42",
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "calls", "codes"),
+    [
+        pytest.param({"held_out": "val_loader"}, EVALUATED, ["evaluated-on-training-samples"], id="by its name"),
+        pytest.param({}, EVALUATED, [], id="perhaps a part of the training data on purpose"),
+        pytest.param({"held_out": "val_loader"}, TRAINED, [], id="it trains"),
+        pytest.param({"held_out": "val_loader", "count": 1}, EVALUATED, [], id="perhaps before a fold has trained"),
+    ],
+)
+def test_held_out_data_that_are_all_training_data(
+    fields: dict[str, Any], calls: Any, codes: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    record = loading(**{"count": 2, "shared": 40, "samples": 40, **fields})
+    trace = write_trace(tmp_path / "a.jsonl", PLACE, NET, record, *calls)
+    assert [finding.code for finding in find(trace, data_order.CHECK)] == codes
