@@ -729,7 +729,8 @@ class Load(Happening, frozen=True, gc=False):
 
     `loaded` counts the keys that were loaded. `missing` and `unexpected` are the first 100 keys that PyTorch reported
     as such; `missing_count` and `unexpected_count` are their numbers. `strict` is the argument. `is_own`: every tensor
-    passed is the very one that the module already has.
+    passed is the very one that the module already has. `kept` is then the location of the line that reads the
+    `state_dict`, if only one does and neither copies, saves nor loads it.
     """
 
     loaded: Count = 0
@@ -739,6 +740,7 @@ class Load(Happening, frozen=True, gc=False):
     unexpected_count: Count = 0
     strict: bool = True
     is_own: bool = False
+    kept: Count = 0
 
 
 class Gradient(Happening, frozen=True, gc=False):

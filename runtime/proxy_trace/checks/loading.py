@@ -144,7 +144,8 @@ def _own(
         return None
     else:
         rule = TARGET if root.blind_calls >= 2 else NOT_RESET
-    return rule.finding(name, reason, rank, step=load.step, place=load.place)
+    place = (load.kept if rule in (NOT_COPIED, NOT_RESET) else "") or load.place
+    return rule.finding(name, reason, rank, step=load.step, place=place)
 
 
 def _skipped(load: LoadSummary, of_process: ProcessEvidence) -> Finding | None:

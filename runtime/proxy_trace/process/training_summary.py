@@ -277,12 +277,13 @@ class PlateauSummary(msgspec.Struct):
 
 
 class LoadSummary(msgspec.Struct):
-    """Weights loaded into a module; the fields are those of `events.Load`, `place` is "file:line"."""
+    """Weights loaded into a module; the fields are those of `events.Load`, places are "file:line"."""
 
     module: int
     place: str
     step: int
     load: events.Load
+    kept: str = ""
 
 
 class ClipSummary(msgspec.Struct):
@@ -701,7 +702,9 @@ class TrainingCollector:
     def load(self, event: events.Load) -> None:
         """Note weights loaded into a module."""
         if len(self._loads) < _MOST:
-            self._loads.append(LoadSummary(event.module, self._place(event), event.step, event))
+            self._loads.append(
+                LoadSummary(event.module, self._place(event), event.step, event, self._names.place(event.kept))
+            )
 
     def clip(self, event: events.Clip) -> None:
         """Note a clipping that is the first, or differs from the last."""

@@ -32,6 +32,9 @@ _CLASS_LOSSES: Final = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy"
 _ERRORS: Final = re.compile(r"_?(adv|advantages?|td_errors?|deltas?)")
 _ALL: Final = frozenset({"parameters", "named_parameters", "state_dict"})
 _MOVES: Final = frozenset({"copy_", "lerp_", "mul_", "add_", "data"})
+_FILLS: Final = frozenset({"constant_", "fill_", "ones_"})
+_STATE: Final = "state_dict"
+_COPIES: Final = frozenset({"clone", "copy", "deepcopy", "dump", "load_state_dict", "save"})
 _CUTS: Final = frozenset({".detach", ".data", ".item", ".numpy", ".tolist"})
 
 
@@ -112,6 +115,19 @@ def average_line(bodies: Iterable[Body]) -> AssignedLine | None:
 def call_line(bodies: Iterable[Body], name: str) -> AssignedLine | None:
     """The only line in several functions that reads a name, such as that of a class; None if there are several."""
     return _only(_reading_lines(bodies, frozenset({name})))
+
+
+def filling_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that fills a tensor with a number; None if there is not exactly one."""
+    return _only(_reading_lines(bodies, _FILLS))
+
+
+def kept_state_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that reads a `state_dict` and neither copies, saves nor loads it; None if not exactly one."""
+    bodies = list(bodies)
+    copied = {(id(each.code), each.line) for each in _reading_lines(bodies, _COPIES)}
+    reading = _reading_lines(bodies, frozenset({_STATE}))
+    return _only(each for each in reading if (id(each.code), each.line) not in copied)
 
 
 def _reading_lines(bodies: Iterable[Body], names: frozenset[str]) -> Iterator[AssignedLine]:

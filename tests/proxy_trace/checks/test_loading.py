@@ -54,6 +54,14 @@ def test_what_its_own_weights_mean_to_a_module(
     assert [(each.code, each.name, each.place) for each in found] == [(code, "model", "train.py:20") for code in told]
 
 
+def test_weights_that_were_not_copied_are_told_where_they_are_kept(tmp_path: Path, write_trace: WriteTrace) -> None:
+    kept = events.Location(9, "train.py", 12, "main")
+    load = events.Load(3, 2, 1, 3, loaded=1, is_own=True, kept=9)
+    happened = [*step(0), *step(1), kept, load]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), SGD, *happened)
+    assert [each.place for each in find(path) if each.code == "best-weights-not-copied"] == ["train.py:12"]
+
+
 def test_an_untrained_module_that_is_given_its_own_weights_is_never_updated(
     tmp_path: Path, write_trace: WriteTrace
 ) -> None:

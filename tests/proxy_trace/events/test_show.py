@@ -52,7 +52,7 @@ DETAILS: list[tuple[events.Event, str]] = [
         events.Load(1, loaded=3, missing=["fc.w"], unexpected=["head.w"], strict=False),
         "3 keys; missing fc.w; unexpected head.w",
     ),
-    (events.Load(1, loaded=3, is_own=True), "3 keys; its own tensors"),
+    (events.Load(1, loaded=3, is_own=True, kept=2), "3 keys; its own tensors"),
     (
         events.ScalerStep(1, id=1, count=4, skipped=3, stuck=2, clipped=1),
         "#1: 4 steps, 3 skipped, 2 with no smaller scale, 1 with gradients clipped before",

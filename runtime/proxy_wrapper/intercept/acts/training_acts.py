@@ -8,6 +8,7 @@ which every subclass of scheduler computes its rates.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Ta
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import words_of_line
+from proxy_wrapper.places.called_functions import bodies_around
+from proxy_wrapper.places.named_lines import kept_state_line
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
@@ -67,6 +70,8 @@ class TrainingActs(ReplacingInterceptor):
         self._schedulers: weakref.WeakKeyDictionary[Any, _Advanced] = weakref.WeakKeyDictionary()
         # Loads of modules before they were proxied.
         self._waiting: list[tuple[weakref.ref[nn.Module], Load]] = []
+        # By the location of a load: where the program keeps the weights.
+        self._kept_lines: dict[int, int] = {}
         self._made = 0
 
     def _targets(self) -> tuple[Target, ...]:
@@ -280,12 +285,23 @@ class TrainingActs(ReplacingInterceptor):
             len(unexpected),
             strict,
             is_own,
+            self._kept_line(location) if is_own else 0,
         )
         if entry is not None:
+            entry.channel.define_location(event.kept)
             entry.channel.emit(event, location)
         else:
             self._waiting.append((weakref.ref(module), event))
             del self._waiting[:-_MOST_WAITING]
+
+    def _kept_line(self, location: int) -> int:
+        """Where the program keeps the weights that a module loads from itself; 0 if this is unknown."""
+        if location not in self._kept_lines:
+            locator = self._tracer.locator
+            self._kept_lines[location] = locator.line(
+                kept_state_line(bodies_around(sys._getframe(), locator.is_user_code))
+            )
+        return self._kept_lines[location]
 
     def _send_waiting(self) -> None:
         """Record earlier loads of modules that have been proxied since."""
@@ -294,6 +310,7 @@ class TrainingActs(ReplacingInterceptor):
             module = ref()
             entry = None if module is None else self._tracer.registry.module_entry(module)
             if entry is not None and entry.level <= INFO:
+                entry.channel.define_location(event.kept)
                 entry.channel.emit(replace(event, module=entry.id), event.location)
             elif module is not None and entry is None:
                 self._waiting.append((ref, event))
