@@ -386,8 +386,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
       tokens, features / dim) or (batch * dim, tokens, features / dim), which mixes the tokens.
     - "heads-merge": of the `dim` heads of an attention, of `shape` (batch, dim, tokens, features), as (batch, tokens,
-      dim * features), which mixes the tokens. For these two and for "view", `made` is the location of the line with the
-      view, if there is only one.
+      dim * features), which mixes the tokens.
+    - "map-as-tokens": of a convolution's output of `shape` (batch, channels, ...), as (batch, positions, channels).
+      For these three and for "view", `made` is the location of the line with the view, if there is only one.
     - "classes-view": a log-softmax of such a view, whose rows are as long as dimension 1 of `shape`.
     - "normal-draw": values of `shape` that `torch.normal` drew, through which no gradient passes. `made` is the
       location of the line that draws them, if there is only one.
@@ -398,6 +399,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
       with logits. Else it is 0, and neither the code nor the layers of the module compute probabilities.
     - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.
     - "scale-is-variance": noise is scaled by an exponential of `shape`, which is the variance in a divergence.
+    - "dice-of-scores": scores of `shape`, the output of a layer, are multiplied by a mask of zeros and ones, and the
+      sum is divided by their own.
     - "error-not-detached": an error of `shape`, of which a critic has a loss, is multiplied by log-probabilities.
 
     For the last three, `made` is the line that computes it, if only one line may do so. Of derivatives:
@@ -419,6 +422,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "sign-targets": some are neither 1 nor -1 (for a soft margin loss: some are 0). `values`: how many, of how many.
     - "multi-hot-targets": targets of a cross entropy; some rows have several ones and some none. `values`: the number
       of rows with several ones, of rows with none, and of all rows.
+    - "multi-hot-probabilities": likewise, of a binary cross entropy of a softmax in dimension `dim`. `made` is the
+      location of the line that computes it, if there is only one.
     - "targets-as-scores": targets of `shape` have a gradient, and the scores of the cross entropy have none.
     - "classes-in-order": in two epochs the targets of a cross entropy were in ascending order. `values`: the number of
       batches of an epoch, the lowest class and the highest.
@@ -471,13 +476,19 @@ class SourcePattern(Happening, frozen=True, gc=False):
 
     - "weights-overwritten": the model in `names` loads weights at `other`, and draws them anew at `made`.
     - "sizes-permuted": `made` views a tensor of the first of `names`, its sizes, as the second: the same sizes in
-      another order.
+      another order. For the input of an outermost module this is told by the tensors themselves.
     - "count-overwritten": a loop over batches, at `other`, overwrites the counts in `names`, the first one at `made`,
       which were 0 before it and are divided after it.
     - "loop-left": a loop, at `other`, adds up what is in `names`, and its last statement, at `made`, returns that. So
       it ends in its first pass.
     - "scheduler-unread": a scheduler, created at `made`, is assigned to the variable in `names`, and no code advances
       it.
+    - "count-not-reset": the loop at `other` adds up a metric in `names` over all its passes, at `made`, and divides it
+      by what stays the same.
+    - "training-data-evaluated": the training data in `names`, at `made`, are used for what is second in `names`, and is
+      called validation or test.
+    - "residual-unread": a module's `forward` assigns the residual in `names`, and never reads it. `made` is that line,
+      or the one that adds a tensor to itself.
     - "shuffled-apart": the inputs and labels in `names` are shuffled by two permutations, at `other` and at `made`.
     - "scaler-fitted-on-all": a scaler is fitted at `made` to the data in `names`, which are split at `other` into
       training and test data.
@@ -706,9 +717,10 @@ class Loading(Happening, frozen=True, gc=False):
     a sample. `sampler_made` is the location of the only line that names the class of a sampler with too few weights.
     `generator` is an attribute of the data set with a random generator that two or more workers copy, and from which
     the line `drawn_at` draws. `samples`, for a loader of a part of a data set, is the number of samples in it, and
-    `shared` counts those that are also in the part with which the loader before it trained, unless all of that are.
+    `shared` counts those that are also among those with which the loader before it trained, unless all of that are.
     `dropped` is the number of samples of a loader that has no batch, because all of them are fewer than a batch and
-    `drop_last` drops them.
+    `drop_last` drops them. `held_out` is the name of a variable with the loader, if all its samples are shared, and the
+    name says validation or test data.
     """
 
     id: Count = 0
@@ -730,6 +742,7 @@ class Loading(Happening, frozen=True, gc=False):
     shared: Count = 0
     samples: Count = 0
     dropped: Count = 0
+    held_out: str = ""
 
 
 class Load(Happening, frozen=True, gc=False):

@@ -125,7 +125,7 @@ class Tracer:
         self._locations: dict[int, Location] = {}
         self.locator = Locator(self._define_location, _MODULE_CALL)
         self.functions = ParsedFunctions(lock)
-        self.definitions = Definitions(self.registry, self.describer, self.now_us, self.locator)
+        self.definitions = Definitions(self.registry, self.describer, self.now_us, self.locator, self.functions)
         self._tree = ProxiedTree(self.registry, self.definitions, self.channel)
         self.configurations = Configurations(self.channels, self.now_us, lambda: (self.step, self.thread))
         self._reported: set[str] = set()

@@ -8,6 +8,7 @@
 | does not shuffle, and its samples come in the order of their classes | batches-in-class-order |
 | has several workers whose batches are equal, or that copy a generator of the data set | equal-worker-streams |
 | evaluates with some of the samples of training, and with others | evaluated-on-training-samples |
+| is called validation or test data, and has the training data | evaluated-on-training-samples |
 | draws samples by weights, and has fewer weights than samples | samples-without-weight |
 | stores all samples in a tensor that it changes in each iteration | data-set-changes |
 | has fewer samples than a batch, and drops them | loader-without-batches |
@@ -67,16 +68,23 @@ CLASS_ORDER: Final = Rule(
 SHARED: Final = Rule(
     "evaluated-on-training-samples",
     WARNING,
-    "Evaluation with some of the samples of training",
+    "Evaluation with samples of training",
     "Two loaders draw from parts of one data set, by a `Subset` or a `SubsetRandomSampler`. A model was trained with "
     "one of them, and then evaluated with the other. Some samples of the second part are also in the first one, and "
-    "some are not: so it is not meant to be a part of the training data, and its results are too good. If one part "
-    "contains the other, nothing is reported.",
-    "Split the indices once, and use each for one part only, as `torch.utils.data.random_split` does.",
+    "some are not: so it is not meant to be a part of the training data, and its results are too good. If the second "
+    "contains the first, nothing is reported; if the first contains the second, only if a variable with the loader is "
+    "called validation or test data, and it was used twice. Or the code of the training program uses training data "
+    "where the names say that others are meant: in a loader called `val_loader`, for a result called `val_loss`, or in "
+    "a function called `validate` that mentions no other data. The program has the same for held-out data, such as "
+    "`val_set` or `val_loader`.",
+    "Split the indices once, and use each for one part only, as `torch.utils.data.random_split` does. Evaluate with "
+    "the data that were held out.",
     "show {run} --kind loading",
     sources=(
         "https://github.com/marin-community/marin/pull/2700",
         "https://github.com/TensorAuto/OpenTau/pull/498",
+        "https://github.com/HuCaoFighting/Swin-Unet/issues/135",
+        "https://github.com/KrishnaDN/x-vector-pytorch/issues/8",
     ),
 )
 EQUAL_WORKERS: Final = Rule(
@@ -133,6 +141,8 @@ _FEWEST_FIRST: Final = 7
 _FEWEST_ORDERS: Final = 3
 _FEWEST_EPOCHS: Final = 2
 """The fewest repeated orders of a sampler that shuffles by the number of the epoch: it tells that it never changed."""
+_FEWEST_EVALUATIONS: Final = 2
+"""How often a loader of held-out data must be used: before a fold trains, the last that trained is that of another."""
 _FEWEST_RUNS: Final = 3
 _OF_ORDER: Final = 3
 """The values of an order of classes: the number of batches, the lowest class and the highest."""
@@ -158,6 +168,11 @@ def _look(evidence: Evidence) -> Sight | None:
                 }.get(rule, "")
                 place = nearer or loader.place
                 findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
+        for source in of_process.acts.sources:
+            if source.event.what == "training-data-evaluated":
+                is_any = True
+                reason = f"`{source.event.names[1]}` has the training data"
+                findings.append(SHARED.finding(source.event.names[0], reason, rank, place=source.place))
     return Sight(findings) if is_any else None
 
 
@@ -182,6 +197,10 @@ def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:
     if 0 < last.shared < last.samples and loader.calls and not loader.trained and not last.trains:
         reason = "it evaluates with samples that it shares with the loader that trained before"
         return SHARED, reason, f"{last.shared:,} of {last.samples:,} samples"
+    is_only_evaluated = loader.calls > 0 == loader.trained and not last.trains
+    if is_only_evaluated and last.held_out and 0 < last.shared == last.samples and last.count >= _FEWEST_EVALUATIONS:
+        reason = f"`{last.held_out}` has only samples of the loader that trained before"
+        return SHARED, reason, f"all {last.samples:,} samples"
     if last.unweighted:
         reason = "its sampler has fewer weights than there are samples"
         return WITHOUT_WEIGHT, reason, f"{last.unweighted:,} samples have no weight"
@@ -227,4 +246,4 @@ CHECK: Final = Check(
     _look,
     (SAME_BATCH, SAME_ORDER, CLASS_ORDER, SHARED, EQUAL_WORKERS, WITHOUT_WEIGHT, CHANGES, WITHOUT_BATCHES),
 )
-"""Applies if batches came from a `DataLoader`."""
+"""Applies if batches came from a `DataLoader`, or the source shows a mistake."""

@@ -9,6 +9,7 @@
 | a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
 | a term that the source cuts off the graph | loss-term-cut-off |
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
+| a Dice coefficient of the output of a layer, without a sigmoid or a softmax | dice-of-logits |
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
 
 Only the structure of the graph, or the source, decides. The graph is examined in the first backward passes at a place.
@@ -146,7 +147,20 @@ QUERIES: Final = Rule(
     ),
 )
 
+DICE: Final = Rule(
+    "dice-of-logits",
+    WARNING,
+    "Dice coefficients of scores that are no probabilities",
+    "A loss multiplies the output of a linear or convolutional layer by a mask of zeros and ones, and divides the sum "
+    "by that of the output: a Dice coefficient. It is between 0 and 1 for probabilities, but has no bounds for such "
+    "scores. The loss becomes negative, or jumps where the divisor is close to 0.",
+    "Apply a sigmoid, or a softmax over the classes, before the coefficient is computed.",
+    "show {run} --kind graph_pattern",
+    sources=("https://github.com/milesial/Pytorch-UNet/issues/271",),
+)
+
 _RULES: Final = {
+    "dice-of-scores": (DICE, "loss", "it is computed from scores of shape {shape}, which are no probabilities"),
     "cut-term": (CUT_TERM, "loss", "one of its terms is a number without a gradient"),
     "softmax-over-queries": (QUERIES, "attention", "its weights, of shape {shape}, sum to 1 over another dimension"),
     "norm-of-batch": (NORM, "embedding", "a matrix of shape {shape} is divided by the norm of all its elements"),
@@ -193,6 +207,6 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES),
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES, DICE),
 )
 """Present only if it finds something, because few programs contain such formulas."""

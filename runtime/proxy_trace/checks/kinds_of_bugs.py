@@ -711,6 +711,7 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/marin-community/marin/pull/2700",
             "https://github.com/BatteryDEV/AutoECM/issues/13",
             "https://github.com/theislab/multimil/issues/75",
+            "https://github.com/HuCaoFighting/Swin-Unet/issues/135",
         ),
     ),
     KindOfBug(
@@ -733,7 +734,10 @@ KINDS_OF_BUGS: Final = (
         "Structure",
         "A view gives an image the sizes of channels first, but leaves its values where they are.",
         "view-instead-of-permute",
-        ("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),
+        (
+            "https://github.com/Selen-Suyue/DensePolicy2D/issues/3",
+            "https://github.com/ohtlab/headpose-fsanet-pytorch/issues/10",
+        ),
     ),
     KindOfBug(
         "Loss and data",
@@ -761,6 +765,27 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/xiaolai-sqlai/gluon-reid/issues/8",
             "https://github.com/ManifoldRG/MultiNet/pull/767",
         ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A Dice loss is computed from logits, and has no bounds.",
+        "dice-of-logits",
+        ("https://github.com/milesial/Pytorch-UNet/issues/271",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A metric is added up over all epochs, and divided as that of one.",
+        "metric-not-reset",
+        (
+            "https://github.com/MichiganCOG/ViP/issues/34",
+            "https://github.com/KAIST-vilab/OC-CSE/pull/4",
+        ),
+    ),
+    KindOfBug(
+        "Structure",
+        "A block sets its input aside for a residual connection, and never adds it.",
+        "residual-not-added",
+        ("https://github.com/yilundu/improved_contrastive_divergence/issues/7",),
     ),
     KindOfBug(
         "Loss and data",

@@ -1,7 +1,8 @@
-"""Checks that a metric counts all batches.
+"""Checks that a metric counts all batches, and those of one epoch.
 
 `correct = (prediction == y).sum()` in a loop over batches keeps the number of the last batch alone, where `correct +=`
-was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches.
+was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
+above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second.
 """
 
 from __future__ import annotations
@@ -31,6 +32,21 @@ LAST_BATCH: Final = Rule(
         "https://github.com/ManifoldRG/MultiNet/pull/767",
     ),
 )
+NOT_RESET: Final = Rule(
+    "metric-not-reset",
+    WARNING,
+    "Metrics that no epoch sets back",
+    "In the code of the training program, a loop over batches adds to a count of correct predictions, an accuracy or a "
+    "loss. The loop is in another one, such as that over epochs, which divides the sum by a number that stays the same "
+    "in all epochs. The sum is set to 0 above both loops, and nothing sets it back. So it has all epochs until then, "
+    "and an accuracy rises above 1.",
+    "Set it to 0 at the top of each epoch.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/MichiganCOG/ViP/issues/34",
+        "https://github.com/KAIST-vilab/OC-CSE/pull/4",
+    ),
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -46,6 +62,17 @@ def _look(evidence: Evidence) -> Sight | None:
         if source.event.what == "count-overwritten"
         and not _has_one_batch(source, list(of_process.acts.loaders.values()))
     ]
+    findings += [
+        NOT_RESET.finding(
+            source.event.names[0],
+            "it is divided as that of one epoch, and has all epochs so far",
+            [of_process.process.rank],
+            place=source.place,
+        )
+        for of_process in evidence.of_processes
+        for source in of_process.acts.sources
+        if source.event.what == "count-not-reset"
+    ]
     return Sight(findings) if findings else None
 
 
@@ -55,5 +82,5 @@ def _has_one_batch(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
     return bool(batches) and all(count == 1 for count in batches)
 
 
-CHECK: Final = Check("metrics", "metrics count all batches", _look, (LAST_BATCH,))
+CHECK: Final = Check("metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET))
 """Applies if the source shows a metric that does not."""

@@ -1,7 +1,8 @@
 """Checks that training code uses what it computes.
 
 The statement `scores.masked_fill(mask, float("-inf"))` changes nothing: it returns a new tensor, and the old one stays
-without a mask. Methods that change a tensor in place have a name that ends with an underscore.
+without a mask. Methods that change a tensor in place have a name that ends with an underscore. `identity = x`, without
+`out + identity`, is a residual connection that was forgotten.
 """
 
 from __future__ import annotations
@@ -31,6 +32,16 @@ DISCARDED: Final = Rule(
         "https://github.com/espnet/espnet/pull/1273",
     ),
 )
+RESIDUAL: Final = Rule(
+    "residual-not-added",
+    WARNING,
+    "Residual connections that are not added",
+    "A module's `forward` assigns a variable called `identity`, `residual`, `shortcut`, `skip` or `x_orig`, and never "
+    "reads it. The residual connection is missing, or something else was added in its place.",
+    "Add it, `out = out + identity`; or delete the variable if no connection is meant.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/yilundu/improved_contrastive_divergence/issues/7",),
+)
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -41,9 +52,17 @@ def _look(evidence: Evidence) -> Sight:
         for of_process in evidence.of_processes
         for discard in of_process.acts.discards
     ]
+    findings += [
+        RESIDUAL.finding(
+            source.event.names[0], "`forward` never reads it", [of_process.process.rank], place=source.place
+        )
+        for of_process in evidence.of_processes
+        for source in of_process.acts.sources
+        if source.event.what == "residual-unread"
+    ]
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
     return Sight(findings)
 
 
-CHECK: Final = Check("results", "what is computed is used", _look, (DISCARDED,))
+CHECK: Final = Check("results", "what is computed is used", _look, (DISCARDED, RESIDUAL))

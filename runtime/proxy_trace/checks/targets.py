@@ -10,7 +10,7 @@
 | a mask that leaves only the padding | attention-mask-inverted |
 | binary targets such as -1 or 2; targets such as 0 instead of 1 and -1 | labels-of-other-set |
 | a tenth of the targets of a regression lie where the last activation cannot go | targets-out-of-range |
-| targets of a cross entropy with several classes in some rows and none in others | multi-hot-in-softmax |
+| targets of a softmax with several classes in some rows and none in others | multi-hot-in-softmax |
 | the last step of a recurrent layer's output for padded sequences | last-step-is-padding |
 
 The values are read in the first backward passes at a place. They are read only on the CPU, and not if the program saved
@@ -108,9 +108,10 @@ MULTI_HOT: Final = Rule(
     "multi-hot-in-softmax",
     WARNING,
     "Softmax over labels that are not mutually exclusive",
-    "`F.cross_entropy` received targets of zeros and ones, with several ones in some rows and none in others: each "
-    "sample has any number of labels. With a softmax, no two classes can both be almost certain, and a row without "
-    "ones adds nothing to the loss. The scores are the output of a linear or convolutional layer.",
+    "`F.cross_entropy`, or a binary cross entropy of the result of a softmax, received targets of zeros and ones, with "
+    "several ones in some rows and none in others: each sample has any number of labels. With a softmax, no two "
+    "classes can both be almost certain, and a row without ones adds nothing to the cross entropy. The scores are the "
+    "output of a linear or convolutional layer.",
     "Use `nn.BCEWithLogitsLoss`, and `torch.sigmoid` to predict.",
     "show {run} --kind graph_pattern",
     sources=(
@@ -202,7 +203,7 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
         return LABELS, "loss", f"a binary cross entropy received targets from {first:.3g} to {last:.3g}"
     if event.what == "sign-targets":
         return LABELS, "loss", f"{first:,.0f} of {last:,.0f} targets are neither 1 nor -1"
-    if event.what == "multi-hot-targets" and len(event.values) > 1:
+    if event.what in ("multi-hot-targets", "multi-hot-probabilities") and len(event.values) > 1:
         none = event.values[1]
         reason = f"of {last:,.0f} target rows, {first:,.0f} have several ones and {none:,.0f} have none"
         return MULTI_HOT, "loss", reason

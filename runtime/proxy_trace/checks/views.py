@@ -10,6 +10,7 @@ error, and each row has features of several samples.
 | queries and keys (batch, tokens, features) viewed as (batch, heads, tokens, ...) | view-mixes-tokens |
 | heads (batch, heads, tokens, features) viewed as (batch, tokens, heads * features) | view-mixes-tokens |
 | a log-softmax of a view of scores (batch, classes, ...) as (-1, classes) | view-mixes-classes |
+| a view of a convolution's output (batch, channels, ...) as (batch, positions, channels) | view-instead-of-permute |
 | the source has a view whose sizes are those of the tensor itself, in another order | view-instead-of-permute |
 | the graph has a `cross_entropy` of products of vectors with themselves, without a mask | self-similarity-not-masked |
 """
@@ -87,16 +88,20 @@ PERMUTED: Final = Rule(
     "In the code of the training program, `view` or `reshape` gives a tensor of three or more dimensions its own sizes "
     "in another order, as in `h, w, c = image.shape; image.view(c, h, w)`. Or it gives an image that OpenCV or Pillow "
     "has read the sizes (3, height, width), or a data set gives an image that it stores the same sizes in another "
-    "order. This has the shape of the permuted tensor, but moves no element, so each "
-    "channel has values of all channels. Functions that swap two sizes and also pad or concatenate are not reported: "
-    "so are rows shifted against each other on purpose.",
+    "order. Or the input of a model is a view of the data with their sizes in another order. Or the output of a "
+    "convolution, (batch, channels, height, width), is viewed as (batch, height * width, channels). This has the shape "
+    "of the permuted tensor, but moves no element, so each channel has values of all channels. Functions that swap two "
+    "sizes and also pad or concatenate are not reported: so are rows shifted against each other on purpose.",
     "Permute the dimensions: `image.permute(2, 0, 1)`.",
     "show {run} --kind source_pattern",
-    sources=("https://github.com/Selen-Suyue/DensePolicy2D/issues/3",),
+    sources=(
+        "https://github.com/Selen-Suyue/DensePolicy2D/issues/3",
+        "https://github.com/ohtlab/headpose-fsanet-pytorch/issues/10",
+    ),
 )
 
 _OF_HEADS: Final = frozenset({"heads-view", "heads-merge"})
-_OF_PATTERNS: Final = _OF_HEADS | {"classes-view", "self-similarity"}
+_OF_PATTERNS: Final = _OF_HEADS | {"classes-view", "map-as-tokens", "self-similarity"}
 
 
 def _look(evidence: Evidence) -> Sight:
@@ -115,6 +120,9 @@ def _look(evidence: Evidence) -> Sight:
                 what = "queries and keys" if event.what == "heads-view" else "results"
                 reason = f"a view of its {what}, of shape {shape}, mixes their tokens"
                 findings.append(TOKENS.finding("attention", reason, rank, place=place))
+            elif event.what == "map-as-tokens":
+                reason = f"the output of a convolution, of shape {shape}, is viewed with the channels last"
+                findings.append(PERMUTED.finding("view", reason, rank, place=place))
             elif event.what == "classes-view":
                 reason = f"scores of shape {shape} are viewed as rows of {shape[1]:,}"
                 findings.append(CLASSES.finding("loss", reason, rank, place=place))

@@ -242,6 +242,7 @@ def _loading(event: events.Loading, _: Names) -> str:
     words += [f"{event.changed_samples:,} in which the data set changed"] if event.changed_samples else []
     words += [f"{event.shared:,} of {event.samples:,} samples are those of training"] if event.shared else []
     words += [f"no batch, as it drops all {event.dropped:,} samples"] if event.dropped else []
+    words += [f"`{event.held_out}`"] if event.held_out else []
     words += [f"its {event.workers:,} workers copy `{event.generator}`"] if event.generator else []
     words += [f"{event.same_batch:,} of {event.given:,} batches equal to the one before"] if event.same_batch else []
     return ", ".join(words)

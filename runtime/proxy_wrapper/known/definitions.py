@@ -14,6 +14,8 @@ from proxy_wrapper.levels import level_name
 from proxy_wrapper.places.assigned_lines import AttributeLines, attribute_assigned
 from proxy_wrapper.places.called_functions import Body, bodies_around, functions_of
 from proxy_wrapper.places.filled_lines import FilledLines
+from proxy_wrapper.places.item_lines import ItemLines
+from proxy_wrapper.places.named_lines import filling_line
 from proxy_wrapper.places.outermost_calls import makes_other_class
 from proxy_wrapper.places.repeated_lists import repeated_line, repeats_new_object
 from proxy_wrapper.values.distributed_tensors import placements_of
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.known.registry import Registry
     from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.places.location import Locator
+    from proxy_wrapper.places.parsed_functions import ParsedFunctions
     from proxy_wrapper.values.describe import Describer
     from proxy_wrapper.writing.channel import Channel
 
@@ -43,12 +46,20 @@ _MOST_FREEZINGS: Final = 2
 class Definitions:
     """Makes `Module`, `Parameter` and `Buffer` events."""
 
-    def __init__(self, registry: Registry, describer: Describer, now_us: Callable[[], int], locator: Locator) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        describer: Describer,
+        now_us: Callable[[], int],
+        locator: Locator,
+        functions: ParsedFunctions,
+    ) -> None:
         self._registry = registry
         self._describer = describer
         self._now_us = now_us
         self._locator = locator
         self._attributes = AttributeLines()
+        self._items = ItemLines(functions)
         # For the line of an attribute and the class of a module: whether that line makes a module of another class.
         self._are_others: dict[tuple[int, str, type], bool] = {}
         self._fillings = FilledLines(locator.is_user_code)
@@ -110,7 +121,11 @@ class Definitions:
         )
 
     def _made(self, entry: ModuleEntry) -> int:
-        """Where the `__init__` of an enclosing module assigns this module, or its container; 0 if unknown."""
+        """Where the `__init__` of an enclosing module assigns this module, or its container; 0 if unknown.
+
+        In a container that is written over several lines, it is the line of the item.
+        """
+        path: list[str] = []
         while entry.parent is not None:
             holder = entry.parent.module()
             key = entry.name.rpartition(".")[2]
@@ -118,7 +133,9 @@ class Definitions:
                 assigned = self._attributes.find(type(holder), key)
                 found = self._locator.line(assigned)
                 if found and assigned is not None:
-                    return self._replaced(entry, type(holder), key, assigned) or found
+                    item = self._locator.line(self._items.find(assigned, path))
+                    return self._replaced(entry, type(holder), key, assigned) or item or found
+            path.insert(0, key)
             entry = entry.parent
         return 0
 
@@ -173,7 +190,10 @@ class Definitions:
                 self._send_tensor(state, freed=True)
 
     def _filled(self, state: StateEntry) -> int:
-        """Where the `__init__` of an enclosing module fills a weight with the one number that it holds; 0 if none."""
+        """Where the program fills a weight with the one number that it holds; 0 if this is unknown.
+
+        It is the `__init__` of an enclosing module, or else the only line around that fills any tensor.
+        """
         values = state.statistics
         is_matrix = "," in state.type  # Normalisation layers start with vectors of ones.
         if not is_matrix or type(values) is not Statistics or values.minimum != values.maximum or not values.minimum:
@@ -185,7 +205,7 @@ class Definitions:
             if found:
                 return found
             entry = entry.parent
-        return 0
+        return self._locator.line(filling_line(bodies_around(sys._getframe(), self._locator.is_user_code)))
 
     def _send_tensor(self, state: StateEntry, *, freed: bool = False) -> None:
         filled = self._filled(state)

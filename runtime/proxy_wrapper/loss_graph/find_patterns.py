@@ -15,6 +15,7 @@ from proxy_wrapper.loss_graph.class_scores import (
 from proxy_wrapper.loss_graph.class_weights import class_weights, positive_weights
 from proxy_wrapper.loss_graph.critics import errors_not_detached
 from proxy_wrapper.loss_graph.custom_functions import gradients_not_read
+from proxy_wrapper.loss_graph.dice import dice_of_scores
 from proxy_wrapper.loss_graph.draws import draws_without_gradient
 from proxy_wrapper.loss_graph.elbo import divergences_that_outweigh
 from proxy_wrapper.loss_graph.last_steps import last_steps
@@ -49,6 +50,7 @@ _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
     *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
     *(divergences_that_outweigh, positive_weights, class_weights, class_targets_as_scores),
+    dice_of_scores,
 )
 """The finders that read what nodes have saved for the backward pass.
 

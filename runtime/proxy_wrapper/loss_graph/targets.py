@@ -13,6 +13,7 @@ from proxy_wrapper.loss_graph.nodes import (
     LOG_SOFTMAX,
     PRODUCT,
     SCALED,
+    SOFTMAXES,
     SQUEEZED,
     TOTALS,
     VIEWS,
@@ -23,7 +24,7 @@ from proxy_wrapper.loss_graph.nodes import (
     shape_of,
 )
 from proxy_wrapper.loss_graph.pattern import Pattern
-from proxy_wrapper.loss_graph.saved_tensors import saved_tensor
+from proxy_wrapper.loss_graph.saved_tensors import saved_number, saved_tensor
 from proxy_wrapper.values.torch_functions import (
     aminmax,
     bitwise_xor,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy_wrapper.loss_graph.graph import LossGraph
+
+MULTI_HOT_PROBABILITIES: Final = "multi-hot-probabilities"
 
 _SOFT_MARGIN: Final = "SoftMarginLossBackward0"
 _WHERE: Final = "WhereBackward0"
@@ -86,7 +89,7 @@ def class_targets_as_scores(graph: LossGraph) -> Iterator[Pattern]:
             continue
         targets, scores = node_before(product, 1), saved_tensor(product, "self")
         layer = node_behind(targets, VIEWS | SQUEEZED)
-        if layer is None or not _has_weight(layer) or len(graph.users(targets)) != 1:
+        if layer is None or not has_weight(layer) or len(graph.users(targets)) != 1:
             continue
         if scores is not None and numel(scores) and _are_log_probabilities(scores):
             yield Pattern("targets-as-scores", shape_of(targets))
@@ -135,15 +138,18 @@ def _of_pairs(node: Any) -> Iterator[Pattern]:
 
 
 def multi_hot_targets(graph: LossGraph) -> Iterator[Pattern]:
-    """Targets of `cross_entropy` that are 0 and 1, with several ones in some rows and none in others.
+    """Targets of a softmax that are 0 and 1, with several ones in some rows and none in others.
 
-    The scores must come from a layer: similarities of vectors may rightly have several matches in a row.
+    The softmax is that of `cross_entropy`, or its result goes into a binary cross entropy. The scores must come from a
+    layer: similarities of vectors may rightly have several matches in a row.
     """
     for node in graph.named(("NegBackward0",)) if LOG_SOFTMAX in graph.names else ():
-        yield from _of_multi_hot(node)
+        yield from _of_class_scores(node)
+    for node in graph.named(("BinaryCrossEntropyBackward0",)):
+        yield from _of_probabilities(node)
 
 
-def _of_multi_hot(node: Any) -> Iterator[Pattern]:
+def _of_class_scores(node: Any) -> Iterator[Pattern]:
     summed = only_node_before(node)
     product = only_node_before(summed) if summed is not None and summed.name() in TOTALS else None
     if product is None or product.name() != PRODUCT:
@@ -151,22 +157,39 @@ def _of_multi_hot(node: Any) -> Iterator[Pattern]:
     scores = node_before(product, 0)
     if scores is None or node_before(product, 1) is not None or scores.name() != LOG_SOFTMAX:
         return
-    layer = only_node_before(scores)
+    targets = saved_tensor(product, "other")
+    if targets is not None and len(targets.shape) > 1 and _is_of_layer(scores):
+        yield from _multi_hot("multi-hot-targets", targets, 1)
+
+
+def _of_probabilities(node: Any) -> Iterator[Pattern]:
+    softmax, targets = node_before(node, 0), saved_tensor(node, "target")
+    dim = None if softmax is None or softmax.name() not in SOFTMAXES else saved_number(softmax, "dim")
+    if dim is None or targets is None or tuple(targets.shape) != shape_of(softmax) or not _is_of_layer(softmax):
+        return
+    yield from _multi_hot(MULTI_HOT_PROBABILITIES, targets, dim % len(targets.shape))
+
+
+def _is_of_layer(softmax: Any) -> bool:
+    """Whether a softmax is that of the output of a layer."""
+    layer = only_node_before(softmax)
     while layer is not None and layer.name() in _SAME_SCORES:
         layer = only_node_before(layer)
-    targets = saved_tensor(product, "other")
-    if layer is None or not _has_weight(layer) or targets is None or len(targets.shape) < 2:
-        return
+    return layer is not None and has_weight(layer)
+
+
+def _multi_hot(what: str, targets: torch.Tensor, dim: int) -> Iterator[Pattern]:
+    """The pattern if targets are 0 and 1, and have several ones in some rows along a dimension, and none in others."""
     if not targets.is_floating_point() or not is_equal(targets, convert(convert(targets, torch.bool), targets.dtype)):
         return
-    ones = convert(total(targets, 1), torch.int64)
+    ones = convert(total(targets, dim), torch.int64)
     several, none = int(item(total(is_greater(ones, 1)))), numel(ones) - int(item(total(is_greater(ones, 0))))
     if several and none:
         values = (float(several), float(none), float(numel(ones)))
-        yield Pattern("multi-hot-targets", tuple(targets.shape), dim=1, values=values)
+        yield Pattern(what, tuple(targets.shape), dim=dim, values=values)
 
 
-def _has_weight(node: Any) -> bool:
+def has_weight(node: Any) -> bool:
     """Whether a node belongs to a layer whose weight is a leaf of the graph."""
     place = LAYERS.get(node.name())
     weight = None if place is None else node_before(node, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.loss_graph.nodes import (
@@ -30,6 +31,13 @@ _NOT_VIEWED: Final = (
 )
 _BEHIND_HEADS: Final = _NOT_VIEWED | VIEWS
 """The nodes between a product of an attention and the views that split or merge its heads."""
+_CONVOLUTION: Final = "ConvolutionBackward0"
+_KEEPING_CHANNELS: Final = frozenset(
+    {"NativeBatchNormBackward0", "NativeGroupNormBackward0", "ReluBackward0", "LeakyReluBackward0", "GeluBackward0"}
+    | {"SiluBackward0", "MaxPool2DWithIndicesBackward0", "MaxPool1DBackward0", "AvgPool2DBackward0", "CloneBackward0"}
+    | {"AdaptiveAvgPool2DBackward0", "NativeDropoutBackward0"}
+)
+"""The nodes behind a convolution that keep its channels in the second dimension."""
 _BATCH: Final = 3
 """The dimensions of a batch of sequences of vectors."""
 _HEADS: Final = 4
@@ -51,6 +59,8 @@ def mixed_views(graph: LossGraph) -> Iterator[Pattern]:
         if viewed is None:
             continue
         before, after = viewed
+        if _takes_map_for_tokens(node, before, after):
+            yield Pattern("map-as-tokens", before, viewed_to=len(after))
         if _merges_heads(node, before, after):
             yield Pattern("heads-merge", before, dim=before[1], viewed_to=len(after))
         if len(before) < _BATCH or len(after) != len(before) - 1 or min(before[:2]) < 2:
@@ -80,6 +90,20 @@ def _split_heads(node: Any) -> _Heads | None:
                 return _Heads(before, len(after), heads)
         node = node_before(node, 0)
     return None
+
+
+def _takes_map_for_tokens(node: Any, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether a view gives the output of a convolution, (batch, channels, ...), the shape (batch, positions, channels).
+
+    Groups of channels have another shape, unless the positions divide the channels.
+    """
+    if len(before) < _BATCH or min(before[1], math.prod(before[2:])) < 2:
+        return False
+    channels, positions = before[1], math.prod(before[2:])
+    if after != (before[0], positions, channels) or channels % positions == 0:
+        return False
+    layer = node_behind(node_before(node, 0), _KEEPING_CHANNELS)
+    return layer is not None and layer.name() == _CONVOLUTION
 
 
 def _merges_heads(node: Any, before: tuple[int, ...], after: tuple[int, ...]) -> bool:

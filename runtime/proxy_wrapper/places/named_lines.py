@@ -38,6 +38,7 @@ _MOVES: Final = frozenset({"copy_", "lerp_", "mul_", "add_", "data"})
 _COMPREHENSIONS: Final = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 _REQUIRES: Final = "requires_grad"
 _LEAVES: Final = frozenset({f".{_REQUIRES}", f".{_REQUIRES}_"})
+_FILLS: Final = frozenset({"constant_", "fill_", "ones_"})
 _CUTS: Final = frozenset({".detach", ".data", ".item", ".numpy", ".tolist"})
 
 
@@ -118,6 +119,11 @@ def average_line(bodies: Iterable[Body]) -> AssignedLine | None:
 def call_line(bodies: Iterable[Body], name: str) -> AssignedLine | None:
     """The only line in several functions that reads a name, such as that of a class; None if there are several."""
     return _only(_reading_lines(bodies, frozenset({name})))
+
+
+def filling_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that fills a tensor with a number; None if there is not exactly one."""
+    return _only(_reading_lines(bodies, _FILLS))
 
 
 def _reading_lines(bodies: Iterable[Body], names: frozenset[str]) -> Iterator[AssignedLine]:

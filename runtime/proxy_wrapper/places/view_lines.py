@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _METHODS: Final = frozenset({"view", "reshape"})
 
 
-def view_lines(function: ast.FunctionDef, dimensions: int) -> Iterator[int]:
+def view_lines(function: ast.FunctionDef | ast.Module, dimensions: int) -> Iterator[int]:
     """The lines that call `view` or `reshape` with that many sizes, each once."""
     lines: dict[int, None] = {}
     for node in ast.walk(function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
@@ -14,6 +15,8 @@ from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_spli
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
 from proxy_wrapper.source_patterns.syntax import scopes_of
+from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
+from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 
 if TYPE_CHECKING:
     import ast
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.source_patterns.pattern import Pattern
 
 _FINDERS: Final = (
-    *(permuted_sizes, overwritten_counts, left_loops, separate_shuffles, scaled_before_split, policy_ratios),
+    *(permuted_sizes, overwritten_counts, accumulated_counts, left_loops, separate_shuffles, scaled_before_split),
+    *(policy_ratios, unread_residuals),
 )
 
 
@@ -29,4 +33,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     """The patterns in a file."""
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
-    return [*found, *carried_states(scopes), *shared_averages(scopes), *overwritten_weights(tree)]
+    found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
+    return found + list(overwritten_weights(tree))

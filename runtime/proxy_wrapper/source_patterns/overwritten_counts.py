@@ -57,7 +57,7 @@ def _overwritten(loop: ast.For | ast.AsyncFor, scope: Scope) -> Iterator[tuple[i
             continue
         name = target.id
         uses = [each for each in inside if isinstance(each, ast.Name) and each.id == name]
-        if len(uses) != 1 or not _is_zero_before(name, loop, scope):
+        if len(uses) != 1 or not scope.is_zero_before(name, loop.lineno):
             continue
         divisors = list(_divisors_after(name, loop, scope))
         if divisors and (
@@ -87,18 +87,6 @@ def _computed_from_batch(loop: ast.For | ast.AsyncFor) -> set[str]:
 
 def _depends(value: ast.expr, names: set[str]) -> bool:
     return not names.isdisjoint(names_in(value))
-
-
-def _is_zero_before(name: str, loop: ast.For | ast.AsyncFor, scope: Scope) -> bool:
-    """Whether the last assignment of a variable before a loop sets it to 0, and nothing else changes it before."""
-    before = [line for line in scope.stores(name) if line < loop.lineno]
-    values = [
-        value
-        for target, value in scope.assignments
-        if before and target.lineno == max(before) and ast.unparse(target) == name
-    ]
-    (value,) = values if len(values) == 1 else (None,)
-    return isinstance(value, ast.Constant) and type(value.value) in (int, float) and not value.value
 
 
 def _divisors_after(name: str, loop: ast.For | ast.AsyncFor, scope: Scope) -> Iterator[ast.expr]:

@@ -9,6 +9,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.source_patterns.data_roles import HELD_OUT, TRAINING, role_of, words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.syntax import Scope, is_variable, last_name, names_in
 
@@ -21,8 +22,6 @@ _SCALER: Final = re.compile(r"\w*Scaler|PowerTransformer|QuantileTransformer")
 _NO_SCALER: Final = frozenset({"GradScaler", "GradientScaler", "LossScaler"})
 _KEEPING: Final = frozenset({"reshape", "to_numpy", "astype", "numpy", "copy", "view", "float", "unsqueeze"})
 """Methods whose result has all rows."""
-_TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
-_TEST: Final = frozenset({"test", "testing", "te", "tst", "val", "valid", "validation", "eval", "dev", "holdout"})
 _FITS: Final = frozenset({"fit", "fit_transform"})
 _SPLITS: Final = frozenset({"train_test_split", "random_split"})
 
@@ -75,7 +74,7 @@ def _fits(scope: Scope, scalers: set[str]) -> Iterator[_Fit]:
         if not isinstance(function, ast.Attribute) or function.attr not in _FITS or not call.args:
             continue
         data, owner = _variable_in(call.args[0]), ast.unparse(function.value)
-        if data is None or _words(data) & (_TRAINING | _TEST):
+        if data is None or _has_role(data):
             continue
         if owner not in scalers and not _makes_scaler(function.value):
             continue
@@ -121,7 +120,7 @@ def _derived(scaled: set[str], scope: Scope) -> set[str]:
     for target, value in scope.assignments:
         names = [ast.unparse(each) for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
         is_split = isinstance(value, ast.Call) and last_name(value.func) in _SPLITS
-        if found & _read(value) and not is_split and not any(_words(name) & (_TRAINING | _TEST) for name in names):
+        if found & _read(value) and not is_split and not any(map(_has_role, names)):
             found.update(names)
     return found
 
@@ -140,9 +139,9 @@ def _split(data: set[str], scope: Scope) -> int:
             index = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
             if name not in data or not isinstance(index, ast.Slice):
                 continue
-            if index.lower is None and index.upper is not None and words & _TRAINING:
+            if index.lower is None and index.upper is not None and words & TRAINING:
                 first.add(name)
-            if index.lower is not None and words & _TEST and name in first:
+            if index.lower is not None and words & HELD_OUT and name in first:
                 return part.lineno
     return 0
 
@@ -152,11 +151,11 @@ def _read(value: ast.expr) -> set[str]:
     return names_in(value) | {ast.unparse(each) for each in attributes}
 
 
-def _of(node: ast.Name | ast.Attribute) -> set[str]:
-    return _words(node.id if isinstance(node, ast.Name) else node.attr)
+def _of(node: ast.Name | ast.Attribute) -> list[str]:
+    return words_of(node.id if isinstance(node, ast.Name) else node.attr)
 
 
-def _words(name: str) -> set[str]:
-    """The words of a name; `xtrain` counts as two."""
-    words = {each for each in re.split(r"[_.]", name.lower()) if each}
-    return words | {each[1:] for each in words if each[0] in "xy"}
+def _has_role(name: str) -> bool:
+    """Whether a variable is called training data, or held-out data."""
+    role = role_of(name)
+    return role.is_training or role.is_held_out

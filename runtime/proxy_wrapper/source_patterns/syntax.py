@@ -67,6 +67,12 @@ class Scope:
         """The lines that assign a variable or an attribute."""
         return self._stores.get(name, [])
 
+    def is_zero_before(self, name: str, line: int) -> bool:
+        """Whether the last assignment of a variable above a line sets it to 0, and nothing else on its line does."""
+        last = max((each for each in self.stores(name) if each < line), default=0)
+        values = [value for target, value in self.assignments if target.lineno == last and ast.unparse(target) == name]
+        return len(values) == 1 and _is_zero(values[0])
+
     def is_stored_between(self, name: str, first: int, last: int) -> bool:
         """Whether a line between two others, without these, assigns a variable or an attribute."""
         return any(first < line < last for line in self.stores(name))
@@ -110,6 +116,10 @@ def is_variable(node: ast.expr) -> bool:
 def names_in(node: ast.AST) -> set[str]:
     """The variables that an expression reads."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def _is_zero(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float) and not value.value
 
 
 def _assignments(target: ast.expr, value: ast.expr) -> Iterator[Assignment]:

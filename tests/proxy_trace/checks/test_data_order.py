@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from proxy_trace.checks import data_order
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, find
 
@@ -99,3 +100,31 @@ def test_batches_in_the_order_of_their_classes_are_told(
     found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, loading(2, **fields), *TRAINED, pattern))
     told = [(each.code, each.place) for each in found if each.name.startswith("DataLoader")]
     assert told == [("batches-in-class-order", "train.py:20")] * is_told
+
+
+def test_training_data_that_are_called_others_are_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    place = events.Location(3, "train.py", 42, "main")
+    record = events.SourcePattern(1, what="training-data-evaluated", names=["train_set", "val_loader"], made=3)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", place, NET, record), data_order.CHECK)
+    assert (finding.code, finding.name, finding.place) == (
+        "evaluated-on-training-samples",
+        "train_set",
+        "train.py:42",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "calls", "codes"),
+    [
+        pytest.param({"held_out": "val_loader"}, EVALUATED, ["evaluated-on-training-samples"], id="by its name"),
+        pytest.param({}, EVALUATED, [], id="perhaps a part of the training data on purpose"),
+        pytest.param({"held_out": "val_loader"}, TRAINED, [], id="it trains"),
+        pytest.param({"held_out": "val_loader", "count": 1}, EVALUATED, [], id="perhaps before a fold has trained"),
+    ],
+)
+def test_held_out_data_that_are_all_training_data(
+    fields: dict[str, Any], calls: Any, codes: list[str], tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    record = loading(**{"count": 2, "shared": 40, "samples": 40, **fields})
+    trace = write_trace(tmp_path / "a.jsonl", PLACE, NET, record, *calls)
+    assert [finding.code for finding in find(trace, data_order.CHECK)] == codes

@@ -405,3 +405,33 @@ def applied(function: Any, x: torch.Tensor) -> torch.Tensor:
 )
 def test_functions_that_ignore_the_gradient_of_their_result(tmp_path: Path, loss: Loss, is_told: bool) -> None:
     assert judged(loss, tmp_path) == ["backward-ignores-gradient"] * is_told
+
+
+MASK = (torch.arange(24) % 3 == 0).float().reshape(6, 4)
+
+
+def dice(given: torch.Tensor, mask: torch.Tensor = MASK) -> torch.Tensor:
+    """A Dice loss of what is given, of all samples together."""
+    return 1 - (2 * (given * mask).sum() + 1) / (given.sum() + mask.sum() + 1)
+
+
+def dice_of_samples(given: torch.Tensor) -> torch.Tensor:
+    """A Dice loss of what is given, of each sample, with squares below."""
+    return 1 - (2 * (MASK * given).sum(1) / (given.pow(2).sum(1) + MASK.sum(1) + 1e-6)).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "codes"),
+    [
+        pytest.param(dice, ["dice-of-logits"], id="of the output of a layer"),
+        pytest.param(lambda out: dice(out.view(-1), MASK.view(-1)), ["dice-of-logits"], id="of a view of it"),
+        pytest.param(dice_of_samples, ["dice-of-logits"], id="of each sample"),
+        pytest.param(lambda out: dice(out.sigmoid()), [], id="of probabilities"),
+        pytest.param(lambda out: dice_of_samples(out.softmax(1)), [], id="of probabilities of each sample"),
+        pytest.param(lambda out: dice(out, MASK * 0.7), [], id="a weighted mean"),
+        pytest.param(lambda out: 1 - (out * MASK).sum() / MASK.sum(), [], id="a mean over a mask"),
+        pytest.param(lambda out: (out * MASK).sum() / out.exp().sum(), [], id="divided by something else"),
+    ],
+)
+def test_a_dice_coefficient_is_of_probabilities(loss: Loss, codes: list[str], tmp_path: Path) -> None:
+    assert judged(loss, tmp_path) == codes

@@ -1,4 +1,4 @@
-"""Metrics of the last batch are told, unless there is only one batch."""
+"""Metrics of the last batch are told, unless there is only one batch; and metrics of all epochs."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def test_an_overwritten_count_is_told_at_its_line(tmp_path: Path, write_trace: W
 
 def test_the_only_batch_may_be_all(tmp_path: Path, write_trace: WriteTrace) -> None:
     assert find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, RECORD, loading(1)), metrics.CHECK) == []
+
+
+def test_a_sum_over_all_epochs_is_told_at_its_line(tmp_path: Path, write_trace: WriteTrace) -> None:
+    record = events.SourcePattern(1, what="count-not-reset", names=["correct"], made=3, other=4)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, record), metrics.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("metric-not-reset", "correct", "train.py:21")

@@ -9,10 +9,13 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace.checks import results
-from tests.proxy_trace.checks.judged import find
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
 
 
 class Masking(nn.Module):
@@ -56,3 +59,11 @@ def test_what_is_dropped_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_what_is_assigned_is_not(tmp_path: Path) -> None:
     assert trained(Masking(is_right=True), tmp_path) == []
+
+
+def test_a_residual_that_is_not_added_is_told_with_its_line(tmp_path: Path, write_trace: WriteTrace) -> None:
+    place = events.Location(3, "train.py", 21, "forward")
+    record = events.SourcePattern(1, what="residual-unread", names=["identity"], made=3)
+    backward = events.Backward(2)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", place, NET, record, backward), results.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("residual-not-added", "identity", "train.py:21")

@@ -470,3 +470,23 @@ def test_a_model_that_translates_is_not_given_its_targets(
         return F.cross_entropy(model(source, rows[:, given]).reshape(-1, TOKENS), rows[:, 1:].reshape(-1))
 
     assert judged(Translator(is_attending=is_attending), loss, tmp_path) == codes
+
+
+@pytest.mark.parametrize(
+    ("activation", "targets", "codes"),
+    [
+        pytest.param(lambda out: out.softmax(1), LABELS, ["multi-hot-in-softmax"], id="a softmax"),
+        pytest.param(lambda out: out.softmax(0), LABELS, [], id="over the samples, one of which has a label each"),
+        pytest.param(torch.sigmoid, LABELS, [], id="a sigmoid"),
+        pytest.param(lambda out: out.softmax(1), torch.eye(3).repeat(2, 1), [], id="one label each"),
+    ],
+)
+def test_a_softmax_is_not_for_a_binary_cross_entropy_of_any_number_of_labels(
+    activation: Callable[[torch.Tensor], torch.Tensor], targets: torch.Tensor, codes: list[str], tmp_path: Path
+) -> None:
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+
+    def loss_of(model: Any) -> torch.Tensor:
+        return F.binary_cross_entropy(activation(model(x)), targets)
+
+    assert judged(nn.Linear(5, 3), loss_of, tmp_path) == codes

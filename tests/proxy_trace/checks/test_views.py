@@ -156,3 +156,90 @@ def test_heads_of_an_attention_are_swapped_with_its_tokens(
 ) -> None:
     model = Attending(split, merge, is_flat=is_flat, is_fused=is_fused)
     assert judged(model, torch.randn(5, 7, 8), lambda out: F.cross_entropy(out, LABELS), tmp_path) == codes
+
+
+class Mapped(nn.Module):
+    """Sums up the positions of a feature map."""
+
+    def __init__(self, channels: int, view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, channels, 3, padding=1), nn.Linear(channels, 3)
+        self.view = view
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.view(torch.relu(self.conv(x))).mean(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("channels", "view", "codes"),
+    [
+        pytest.param(6, lambda x: x.view(5, 16, 6), ["view-instead-of-permute"], id="viewed"),
+        pytest.param(6, lambda x: x.reshape(len(x), -1, 6), ["view-instead-of-permute"], id="reshaped"),
+        pytest.param(6, lambda x: x.flatten(2).transpose(1, 2), [], id="transposed"),
+        pytest.param(6, lambda x: x.permute(0, 2, 3, 1).reshape(5, 16, 6), [], id="permuted"),
+        pytest.param(16, lambda x: x.view(5, 16, 16).transpose(1, 2), [], id="as many positions as channels"),
+        pytest.param(32, lambda x: x.view(5, 16, 32), [], id="perhaps groups of channels"),
+    ],
+)
+def test_a_feature_map_is_viewed_as_tokens(
+    channels: int, view: Callable[[torch.Tensor], torch.Tensor], codes: list[str], tmp_path: Path
+) -> None:
+    def loss(out: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(out, LABELS)
+
+    assert judged(Mapped(channels, view), torch.randn(5, 1, 4, 4), loss, tmp_path) == codes
+
+
+class Colours(nn.Module):
+    """Classifies images; views them first, if it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.conv(x).mean((2, 3)))  # type: ignore[no-any-return]
+
+
+class Viewing(Colours):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.view(-1, 3, 6, 8)
+        return super().forward(x)
+
+
+IMAGES = torch.randn(5, 6, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "codes"),
+    [
+        pytest.param(Colours, lambda: IMAGES.view(-1, 3, 6, 8), ["view-instead-of-permute"], id="before the call"),
+        pytest.param(Colours, lambda: IMAGES[1:].reshape(4, 3, 6, 8), ["view-instead-of-permute"], id="of a part"),
+        pytest.param(Viewing, lambda: IMAGES, ["view-instead-of-permute"], id="in the model"),
+        pytest.param(Colours, lambda: IMAGES.permute(0, 3, 1, 2), [], id="permuted"),
+        pytest.param(Colours, lambda: IMAGES.permute(0, 3, 1, 2).contiguous(), [], id="permuted and copied"),
+        pytest.param(Colours, lambda: IMAGES.flatten(1).clone().view(5, 3, 6, 8), [], id="of rows"),
+        pytest.param(Colours, lambda: torch.randn(5, 3, 6, 8), [], id="no view"),
+        pytest.param(Viewing, lambda: torch.randn(5, 3, 6, 8), [], id="a view that changes nothing"),
+        pytest.param(Viewing, lambda: torch.randn(5, 144), [], id="a view of rows in the model"),
+    ],
+)
+def test_images_are_viewed_with_other_sizes(
+    model: type[nn.Module], given: Callable[[], torch.Tensor], codes: list[str], tmp_path: Path
+) -> None:
+    images = given()
+    found = judged(model(), images, lambda out: F.cross_entropy(out, LABELS[: len(out)]), tmp_path)
+    assert found == codes
+
+
+def test_a_channel_of_one_may_move(tmp_path: Path) -> None:
+    class Grey(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(48, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(x.flatten(1))  # type: ignore[no-any-return]
+
+    images = torch.randn(5, 6, 8, 1).view(5, 1, 6, 8)
+    assert judged(Grey(), images, lambda out: F.cross_entropy(out, LABELS), tmp_path) == []

@@ -74,6 +74,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "#2: RandomSampler, iteration 1, no batch, as it drops all 1,200 samples",
     ),
     (
+        events.Loading(1, id=2, sampler="RandomSampler", count=2, shared=9, samples=9, held_out="val_loader"),
+        "#2: RandomSampler, iteration 2, 9 of 9 samples are those of training, `val_loader`",
+    ),
+    (
         events.Loading(1, id=2, sampler="MySampler", count=4, first_only=2, given=9, same_batch=1),
         "#2: MySampler, iteration 4, 2 with only the first batch, 1 of 9 batches equal to the one before",
     ),

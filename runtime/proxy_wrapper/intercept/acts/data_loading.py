@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch.utils.data import (
     BatchSampler,
+    DataLoader,
     RandomSampler,
     SequentialSampler,
     Subset,
@@ -33,7 +34,9 @@ from proxy_wrapper.levels import INFO
 from proxy_wrapper.places.assigned_lines import AssignedLine
 from proxy_wrapper.places.called_functions import bodies_around
 from proxy_wrapper.places.copied_generators import copied_generator
+from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.named_lines import call_line
+from proxy_wrapper.source_patterns.data_roles import role_of
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.reshaped_samples import reshaped_samples
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
@@ -44,7 +47,7 @@ from proxy_wrapper.values.value_marks import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType
+    from types import CodeType, FrameType
 
     from proxy_wrapper.places.copied_generators import CopiedGenerator
     from proxy_wrapper.tracer import Tracer
@@ -61,17 +64,24 @@ _EARLY: Final = 3
 
 
 class _Chosen(NamedTuple):
-    """The samples of a data set that a loader draws from: a part of them, by their indices."""
+    """The samples of a data set that a loader draws from: a part of them, by their indices, or all (None)."""
 
     dataset: weakref.ref[Any]
-    indices: frozenset[int]
+    indices: frozenset[int] | None
 
     def shared_with(self, other: _Chosen) -> int:
         """How many of these samples are also among those of another; 0 for another data set, or if all of those are."""
         dataset = self.dataset()
-        if dataset is None or dataset is not other.dataset() or other.indices <= self.indices:
+        if dataset is None or dataset is not other.dataset() or self.indices is None:
             return 0
-        return len(self.indices & other.indices)
+        if other.indices is None:
+            return len(self.indices)
+        return 0 if other.indices <= self.indices else len(self.indices & other.indices)
+
+    @property
+    def size(self) -> int:
+        """The number of samples of a part; 0 for all."""
+        return 0 if self.indices is None else len(self.indices)
 
 
 class _Loader:
@@ -95,7 +105,7 @@ class _Loader:
         version: their version counts, summed, when the current batch was requested.
         changed: in how many iterations they changed while a batch was fetched.
         is_changed: whether the current iteration is one of those.
-        chosen: the part of the data set that it draws from; None if it is the whole, or unknown.
+        chosen: the samples that it draws from; None if they are unknown.
         shared: how many of these samples are also among those of the loader that last trained; -1 if there was none.
     """
 
@@ -176,8 +186,10 @@ class DataLoading(ReplacingInterceptor):
             loader.same_order += order is not None and order == loader.order and is_new
             is_fixed = type(sampler) is SequentialSampler
             loader.first_only += is_fixed and loader.taken == 1 and batches > 1 and step > loader.step
-        if loader.shared < 0 and loader.chosen is not None and self._trained not in (None, loader.chosen):
-            loader.shared = loader.chosen.shared_with(self._trained)
+        chosen, trained = loader.chosen, self._trained
+        # The folds of a cross validation have other models: what one trained with, another may be evaluated with.
+        if chosen is not trained and chosen is not None and trained is not None and loader.shared in (-1, chosen.size):
+            loader.shared = chosen.shared_with(trained)
         loader.count += 1
         loader.unweighted = _count_unweighted(iteration, sampler)
         loader.kept = _sample_tensors(iteration)
@@ -262,10 +274,32 @@ class DataLoading(ReplacingInterceptor):
             "" if copied is None else copied.name,
             drawn_at,
             max(0, loader.shared),
-            0 if loader.chosen is None else len(loader.chosen.indices),
+            0 if loader.chosen is None else loader.chosen.size,
             _count_dropped(getattr(iteration, "_index_sampler", None)),
+            self._held_out_name(loader),
         )
         tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made, drawn_at))
+
+    def _held_out_name(self, loader: _Loader) -> str:
+        """A variable with a loader whose samples are all those of training, if it is called held-out data; else ""."""
+        if loader.chosen is None or not 0 < loader.shared == loader.chosen.size:
+            return ""
+        frame: FrameType | None = sys._getframe()
+        names: set[str] = set()
+        while frame is not None:
+            if self._tracer.locator.is_user_code(frame.f_code):
+                values = {**frame.f_globals, **values_of(frame)}
+                owners = [values, _attributes(values.get("self"))]
+                names.update(name for owner in owners for name, value in owner.items() if self._is_of(value, loader))
+            frame = frame.f_back
+        roles = {name: role_of(name) for name in sorted(names)}
+        if any(role.is_training for role in roles.values()):
+            return ""
+        return next((name for name, role in roles.items() if role.is_held_out), "")
+
+    def _is_of(self, value: Any, loader: _Loader) -> bool:
+        """Whether a value is the program's data loader of which a loader here has the counts."""
+        return type(value) is DataLoader and self._loaders.get(value._index_sampler) is loader
 
     def _copied_generator(self, iteration: Any) -> CopiedGenerator | None:
         """A generator that several workers copy from their data set, unless something may seed the copies."""
@@ -277,8 +311,17 @@ class DataLoading(ReplacingInterceptor):
         return copied_generator(dataset, self._tracer.locator.is_user_code)
 
 
+def _attributes(owner: Any) -> dict[str, Any]:
+    """The attributes of an object, unless its class has code that looks them up."""
+    look_up: Any = type(owner).__getattribute__
+    return getattr(owner, "__dict__", {}) if look_up is object.__getattribute__ else {}
+
+
 def _chosen_by(iteration: Any, index_sampler: Any) -> _Chosen | None:
-    """The part of a data set that a loader draws from, by a `Subset` or a `SubsetRandomSampler`; else None."""
+    """The part of a data set that a loader draws from, by a `Subset` or a `SubsetRandomSampler`, or all of it.
+
+    None if this is unknown.
+    """
     dataset: Any = getattr(iteration, "_dataset", None)
     sampler = getattr(index_sampler, "sampler", None)
     indices: Any = ()
@@ -286,13 +329,15 @@ def _chosen_by(iteration: Any, index_sampler: Any) -> _Chosen | None:
         dataset, indices = dataset.dataset, dataset.indices
     elif type(sampler) is SubsetRandomSampler:
         indices = sampler.indices
+    elif type(sampler) in (RandomSampler, SequentialSampler):
+        indices = None
     if type(indices) is torch.Tensor:
         with unobserved() as readable:
             indices = tolist(indices) if readable and has_values(indices) and is_hosted(indices) else ()
-    if type(indices) not in (list, tuple, range) or not 0 < len(indices) <= _MOST_CHOSEN:
+    if indices is not None and (type(indices) not in (list, tuple, range) or not 0 < len(indices) <= _MOST_CHOSEN):
         return None
     try:
-        return _Chosen(weakref.ref(dataset), frozenset(map(int, indices)))
+        return _Chosen(weakref.ref(dataset), None if indices is None else frozenset(map(int, indices)))
     except (TypeError, ValueError):  # A data set without weak references, or indices of another kind.
         return None
 

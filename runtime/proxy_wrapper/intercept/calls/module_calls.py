@@ -21,6 +21,7 @@ from proxy_wrapper.intercept.calls.inputs import Inputs
 from proxy_wrapper.intercept.calls.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.calls.thresholds import Thresholds
 from proxy_wrapper.intercept.calls.unhooked_tracebacks import show_as_unhooked
+from proxy_wrapper.intercept.calls.viewed_inputs import ViewedInputs
 from proxy_wrapper.kept_statistics import STATE
 from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
@@ -89,6 +90,7 @@ class ModuleCalls:
         self._mode = on_enter
         self._outputs = Outputs(tracer)
         self._inputs = Inputs(tracer)
+        self._viewed_inputs = ViewedInputs(tracer)
         self._dropouts = ActiveDropouts(tracer)
         self._thresholds = Thresholds(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
@@ -269,6 +271,8 @@ class ModuleCalls:
         self._thresholds.look(entry, location, thread)
         if module.training:
             if entry.input_looks:
+                if not entry.was_called:
+                    self._viewed_inputs.look(entry, args, location, thread)
                 self._inputs.look(entry, args, location, thread)
             return
         if entry.evaluation_looks and entry.was_called:

@@ -28,6 +28,7 @@ from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.policies import LOWERED
 from proxy_wrapper.loss_graph.roundings import ROUNDED
 from proxy_wrapper.loss_graph.scales import SCALE
+from proxy_wrapper.loss_graph.targets import MULTI_HOT_PROBABILITIES
 from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.places.argument_names import wrong_arguments
 from proxy_wrapper.places.assigned_lines import AssignedLine
@@ -87,6 +88,7 @@ class GraphPatterns:
             LAST_OF_BOTH: self._last_lines,
             ROUNDED: rounding_lines,
             OVER_QUERIES: lambda code: operation_lines(code, "softmax"),
+            MULTI_HOT_PROBABILITIES: lambda code: operation_lines(code, "softmax"),
         }
         self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.

@@ -194,6 +194,62 @@ def test_samples_that_are_also_those_of_training_are_counted(
     assert (last.shared, last.samples) == (shared, 12 - first)
 
 
+class Holder:
+    """Keeps a loader under a name."""
+
+    def __init__(self, name: str, loader: DataLoader[tuple[torch.Tensor, ...]]) -> None:
+        setattr(self, name, loader)
+
+    def read(self, name: str) -> None:
+        for _ in getattr(self, name):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("name", "indices", "held_out"),
+    [
+        ("val_loader", range(8, 12), "val_loader"),
+        ("testloader", range(8, 12), "testloader"),
+        ("train_eval_loader", range(8, 12), ""),
+        ("loader", range(8, 12), ""),
+        ("val_loader", range(12), ""),
+    ],
+)
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_held_out_samples_that_are_all_those_of_training_are_named(
+    name: str, indices: range, held_out: str, is_whole: bool, logdir: str, seen: MemoryObserver
+) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(12, 4))
+    batches = DataLoader(data if is_whole else Subset(data, range(12)), 2, shuffle=True)
+    holder = Holder(name, DataLoader(Subset(data, indices), 2))
+    for _ in range(2):
+        for (x,) in batches:
+            model(x).sum().backward()
+            optimizer.step()
+        holder.read(name)
+    last = of(seen, Loading)[-1]
+    is_told = bool(held_out) or (is_whole and name == "val_loader")
+    assert last.held_out == (name if is_told else "")
+
+
+def test_folds_are_evaluated_with_what_others_were_trained_with(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(12, 4))
+    for fold in (range(4), range(4, 8), range(8, 12)):
+        val_loader = DataLoader(Subset(data, fold), 2)
+        train_loader = DataLoader(Subset(data, [each for each in range(12) if each not in fold]), 2)
+        for _ in range(2):
+            for _ in val_loader:
+                pass
+            for (x,) in train_loader:
+                model(x).sum().backward()
+                optimizer.step()
+    assert [each.count for each in of(seen, Loading) if each.held_out] == [1, 1]
+
+
 def test_a_first_batch_again_and_again_is_counted(logdir: str, seen: MemoryObserver) -> None:
     model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
     loader = DataLoader(TensorDataset(torch.randn(12, 4)), 3)
