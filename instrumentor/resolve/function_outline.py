@@ -46,26 +46,12 @@ _ASSIGNING = frozenset(
 
 # Decorators that pass the decorated function to nobody.
 _PLAIN_DECORATORS = frozenset(
-    [
-        "abstractmethod",
-        "cache",
-        "cached_property",
-        "classmethod",
-        "contextmanager",
-        "deleter",
-        "getter",
-        "inference_mode",
-        "lru_cache",
-        "no_grad",
-        "overload",
-        "override",
-        "property",
-        "setter",
-        "staticmethod",
-        "total_ordering",
-        "wraps",
-    ]
-)
+    {
+        "abstractmethod", "cache", "cached_property", "classmethod", "contextmanager", "deleter", "getter",
+        "inference_mode", "lru_cache", "no_grad", "overload", "override", "property", "setter", "staticmethod",
+        "total_ordering", "wraps",
+    }
+)  # fmt: skip
 
 
 class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
