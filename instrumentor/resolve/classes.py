@@ -329,23 +329,6 @@ class Hierarchy:
             for each in self.ancestors(cls)
         )
 
-    def registers_nothing(self, cls: Class) -> bool:
-        """Whether no method of a module class registers anything by a call, or uses its own object as a module.
-
-        Nor can its instances be called: neither the class nor an ancestor in the project defines `forward` or
-        `__call__`.
-        """
-        bases = {None if base is None else catalogue.canonical_name(base) for base in self.library_bases(cls)}
-        related = self.ancestors(cls)
-        return (
-            bases == {"torch.nn.Module"}
-            and not any(each.node.decorator_list or each.node.keywords for each in related)
-            and not any(self.knowledge.is_listed_class(dotted_name(each)) for each in related)
-            and not any(map(self.looks_like_module, related))
-            and not any(self._text_of(each).may_register for each in related)
-            and self.method(cls, "__call__") is None
-        )
-
     def nature(self, cls: Class) -> Nature:
         """The nature of what calling the class makes."""
         if cls.key not in self._natures:
