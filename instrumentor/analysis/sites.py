@@ -340,9 +340,7 @@ class SiteIndex:
 
     def compiling_decorator(self, site: Site) -> str | None:
         """The compiling decorator of the code around a site; None if there is none."""
-        node: ast.AST = site.node
-        while node in site.unit.parents:
-            node = site.unit.parents[node]
+        for node in site.unit.enclosing(site.node):
             for decorator in getattr(node, "decorator_list", []):
                 maker = decorator.func if isinstance(decorator, ast.Call) else decorator
                 found = self.hierarchy.resolve(site.unit, maker)
@@ -535,7 +533,4 @@ def _ends_behind(event: Event, site: Site) -> bool:
         return bool(ends[0] >= ends[1])
     if is_store:  # complete at the end of the statement; but one of several stores may be of an earlier value
         return not isinstance(getattr(statement, "value", None), (ast.Tuple, ast.List))
-    above = site.unit.parents.get(site.node)
-    while above is not None and above is not event.node and above is not statement:
-        above = site.unit.parents.get(above)
-    return above is event.node
+    return event.node in site.unit.enclosing(site.node)

@@ -306,6 +306,11 @@ class Hierarchy:
         """Whether instances are modules, with or without parameters."""
         return self.nature(cls) in (Nature.MODULE, Nature.NO_PARAMS)
 
+    def is_in_module_class(self, unit: Unit, node: ast.AST) -> bool:
+        """Whether a module class contains a node."""
+        around = (each for each in unit.enclosing(node) if isinstance(each, ast.ClassDef))
+        return any(self.is_module(unit.class_of[each]) for each in around)
+
     def metaclass(self, cls: Class) -> Class | None:
         """The project's class of a class; None if it is `type` or belongs to a library."""
         for above in self.ancestors(cls):

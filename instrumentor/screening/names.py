@@ -130,12 +130,10 @@ class Names:
         )
         if holder not in ("self", "cls", "super()"):
             return None
-        above: ast.AST | None = expression
-        while above is not None and not isinstance(above, ast.ClassDef):
-            above = self._unit.parents.get(above)
-        if above is None:
+        around = self._unit.class_around(expression)
+        if around is None:
             return None
-        ancestors = self._hierarchy.ancestors(self._unit.class_of[above])
+        ancestors = self._hierarchy.ancestors(around)
         classes = ancestors[1:] if holder == "super()" else ancestors
         return next((each.methods[expression.attr] for each in classes if expression.attr in each.methods), None)
 

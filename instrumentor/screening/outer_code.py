@@ -92,7 +92,7 @@ class OuterCode:
             if meaning.unit is not self._unit:
                 return self._callables.of_function(meaning)
             # Its calls are examined themselves, unless it is a method of a module.
-            return Gives.ANYTHING if self._is_in_module(meaning) else Gives.UNKNOWN
+            return Gives.ANYTHING if self._hierarchy.is_in_module_class(self._unit, meaning.node) else Gives.UNKNOWN
         if isinstance(meaning, Unit):
             return Gives.UNKNOWN  # a submodule with the name of the function in it
         if isinstance(function, ast.Attribute):
@@ -129,14 +129,6 @@ class OuterCode:
         if isinstance(function, ast.Attribute):
             return False
         return not isinstance(function, ast.Name) or self._names.is_stored(function)
-
-    def _is_in_module(self, function: Function) -> bool:
-        above: ast.AST | None = function.node
-        while above is not None:
-            if isinstance(above, ast.ClassDef) and self._hierarchy.is_module(self._unit.class_of[above]):
-                return True
-            above = self._unit.parents.get(above)
-        return False
 
     def _decorates_class(self, node: ast.Call) -> bool:
         """Whether a call makes a decorator of a class. The analysis ignores what decorators do to classes."""
@@ -245,8 +237,9 @@ class OuterCode:
         meaning = self._names.meaning(node.func)
         if meaning == "builtins.setattr":
             return any(not isinstance(each, (ast.Constant, ast.Lambda)) for each in node.args[2:])
-        is_elsewhere = isinstance(meaning, (Function, Class)) and meaning.unit is not self._unit
-        return is_elsewhere and self._callables.may_use_modules(meaning)
+        if not isinstance(meaning, (Function, Class)):
+            return False
+        return meaning.unit is not self._unit and self._callables.may_use_modules(meaning)
 
     def _is_used_out_of_sight(self, node: ast.AST) -> bool:
         """Whether it is a class that inherits methods of another file, which may use its attributes as modules."""
