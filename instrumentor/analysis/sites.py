@@ -33,7 +33,7 @@ from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.nature import Nature
 from instrumentor.settings import CONFIDENCES
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import arguments_of, decorators_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -341,9 +341,8 @@ class SiteIndex:
     def compiling_decorator(self, site: Site) -> str | None:
         """The compiling decorator of the code around a site; None if there is none."""
         for node in site.unit.enclosing(site.node):
-            for decorator in getattr(node, "decorator_list", []):
-                maker = decorator.func if isinstance(decorator, ast.Call) else decorator
-                found = self.hierarchy.resolve(site.unit, maker)
+            for decorator in decorators_of(node):
+                found = self.hierarchy.resolve(site.unit, decorator)
                 if isinstance(found, str) and catalogue.is_compiling_decorator(found):
                     return found
         return None
@@ -488,7 +487,7 @@ class SiteIndex:
             or placement is None
         ):
             return False
-        passed = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
+        passed = arguments_of(site.node)
         if isinstance(site.node.func, ast.Attribute):
             passed.append(site.node.func.value)
         same = any(isinstance(each, (ast.Name, ast.Attribute)) and text_of(each) == placement.text for each in passed)

@@ -28,7 +28,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
-from instrumentor.source.nodes import last_name, walk
+from instrumentor.source.nodes import arguments_of, last_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -313,6 +313,6 @@ def _may_be_model(name: str, loop: ast.For) -> bool:
     """Whether a loop calls methods typical of models on a name, or passes the name on."""
     calls = [node for statement in loop.body for node in walk(statement) if isinstance(node, ast.Call)]
     methods = [call.func for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_MODULES]
-    given = [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    given = [each for call in calls for each in arguments_of(call)]
     used = [*given, *(method.value for method in methods)]
     return any(isinstance(each, ast.Name) and each.id == name for each in used)

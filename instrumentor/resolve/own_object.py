@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.source.nodes import last_name, named_parameters, positional_parameters, walk
+from instrumentor.source.nodes import arguments_of, last_name, named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -169,4 +169,4 @@ def _is_stored_into(node: ast.AST, names: Set[str]) -> bool:
 
 
 def _is_passed(node: ast.Call, names: Set[str]) -> bool:
-    return any(is_own(each, names) for each in (*node.args, *(keyword.value for keyword in node.keywords)))
+    return any(is_own(each, names) for each in arguments_of(node))

@@ -16,8 +16,7 @@ from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attribute
 from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.names import Gives
-from instrumentor.screening.values import arguments_of
-from instrumentor.source.nodes import children, last_name
+from instrumentor.source.nodes import arguments_of, children, last_name
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy

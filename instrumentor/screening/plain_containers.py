@@ -14,8 +14,15 @@ from instrumentor.resolve.bindings import stores
 from instrumentor.resolve.mentions import value_names
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.names import PUTTING_METHODS, VALUE_METHODS, Gives
-from instrumentor.screening.values import arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import DISPLAYS, all_parameters, last_name, walk
+from instrumentor.source.nodes import (
+    DISPLAYS,
+    all_parameters,
+    arguments_of,
+    choices_of,
+    elements_of,
+    last_name,
+    walk,
+)
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
