@@ -39,7 +39,6 @@ class OuterCode:
         self._hierarchy = hierarchy
         self._names = names
         self._callables = callables
-        self._gives: dict[ast.Call, Gives] = {}
 
     def may_hold_model(self, nodes: list[ast.AST], outside_classes: list[ast.AST]) -> bool:
         """Whether the code outside module classes may make or get a model.
@@ -50,18 +49,13 @@ class OuterCode:
         """
         self._nodes = nodes
         self._calls = [node for node in nodes if isinstance(node, ast.Call)]
-        if any(map(self.uses_as_module, self._calls)):
-            return True
-        for node in self._calls:
-            self._gives[node] = self._judge_call(node)
-            if self._gives[node] is Gives.ANYTHING:
-                return True
-        if any(self._is_risky_decorator(node) for node in self._nodes):
-            return True
-        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._deals_in_modules, self._nodes)):
-            return True
         return (
-            self._is_read_in_module_classes()
+            any(map(self.uses_as_module, self._calls))
+            or any(map(self._may_make_model, self._calls))
+            or any(map(self._is_risky_decorator, self._nodes))
+            or any(map(self._hands_class_to_maker, self._calls))
+            or any(map(self._deals_in_modules, self._nodes))
+            or self._is_read_in_module_classes()
             or any(map(self._goes_out_of_sight, self._calls))
             or any(map(self._is_used_out_of_sight, self._nodes))
             or any(self._has_attribute(target) for node in outside_classes for target, _ in stores(node))
@@ -70,47 +64,44 @@ class OuterCode:
 
     # ---- what calls give ----
 
-    def _judge_call(self, node: ast.Call) -> Gives:
+    def _may_make_model(self, node: ast.Call) -> bool:
         if _makes_bare_object(node.func):
-            return Gives.ANYTHING
-        return Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
+            return True
+        return not self._decorates_class(node) and self._gives_anything(node.func, node)
 
-    def _judge(self, function: ast.expr, node: ast.AST) -> Gives:
+    def _gives_anything(self, function: ast.expr, node: ast.AST) -> bool:
+        """Whether calling a function at a node may make a model."""
         meaning = self._names.meaning(function)
         if isinstance(node, ast.Call) and (is_copy_of_attributes(node) or self._copies_what_is_not_known(node)):
-            return Gives.UNKNOWN
+            return False
         if isinstance(meaning, str):
             if meaning in catalogue.MAPPING and isinstance(node, ast.Call) and node.args:
-                return self._judge(node.args[0], node.args[0])
-            if meaning == "builtins.setattr":
-                return Gives.NO_MODULE  # attributes are examined elsewhere
-            return self._callables.of_library(meaning)
+                return self._gives_anything(node.args[0], node.args[0])
+            # What `setattr` sets is examined elsewhere.
+            return meaning != "builtins.setattr" and self._callables.of_library(meaning) is Gives.ANYTHING
         if isinstance(meaning, Class):
-            return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
+            return self._hierarchy.is_module(meaning)
         if isinstance(meaning, Function):
             if meaning.unit is not self._unit:
-                return self._callables.of_function(meaning)
+                return self._callables.of_function(meaning) is Gives.ANYTHING
             # Its calls are examined themselves, unless it is a method of a module.
-            return Gives.ANYTHING if self._hierarchy.is_in_module_class(self._unit, meaning.node) else Gives.UNKNOWN
+            return self._hierarchy.is_in_module_class(self._unit, meaning.node)
         if isinstance(meaning, Unit):
-            return Gives.UNKNOWN  # a submodule with the name of the function in it
+            return False  # a submodule with the name of the function in it
         if isinstance(function, ast.Attribute):
             if isinstance(node, ast.Call) and function.attr in EVIDENCE and not self.uses_as_module(node):
-                return Gives.UNKNOWN
-            return self._callables.of_method(function.attr)
-        return self._callables.unnamed
+                return False
+            return self._callables.of_method(function.attr) is Gives.ANYTHING
+        return self._callables.unnamed is Gives.ANYTHING
 
     def _copies_what_is_not_known(self, node: ast.Call) -> bool:
-        """Whether a call copies something of unknown origin, or the result of a call that makes no module."""
+        """Whether a call copies something of unknown origin, or the result of a call, which is examined itself."""
         if self._names.meaning(node.func) not in ("copy.copy", "copy.deepcopy") or not node.args:
             return False
-        copied = node.args[0]
-        if isinstance(copied, ast.Call):
-            return copied in self._gives and self._gives[copied] is not Gives.ANYTHING
-        root = copied
+        root = node.args[0]
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
-        return isinstance(root, ast.Name) and self._names.is_stored(root)
+        return isinstance(node.args[0], ast.Call) or (isinstance(root, ast.Name) and self._names.is_stored(root))
 
     def uses_as_module(self, node: ast.Call) -> bool:
         """Whether a call by itself shows that its receiver is a module."""
@@ -139,7 +130,7 @@ class OuterCode:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         plain = [each for each in node.decorator_list if not isinstance(each, ast.Call)]
-        return any(self._judge(each, each) is Gives.ANYTHING for each in plain)
+        return any(self._gives_anything(each, each) for each in plain)
 
     def _may_methods_make_modules(self) -> bool:
         """Whether a known file has a function, or stores something callable, under the name of a method relied on.
