@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
-from instrumentor.source.nodes import last_name, parameters_with_defaults
+from instrumentor.source.nodes import decorators_of, last_name, parameters_with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,11 +123,7 @@ def is_property(function: Function) -> bool:
 
 def decorator_names(function: Function) -> set[str]:
     """The last components of the names of a function's decorators."""
-    found: set[str] = set()
-    for decorator in getattr(function.node, "decorator_list", []):
-        maker = decorator.func if isinstance(decorator, ast.Call) else decorator
-        found.add(last_name(maker))
-    return found
+    return set(map(last_name, decorators_of(function.node)))
 
 
 def match_parameters(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Value]:

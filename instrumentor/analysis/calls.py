@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import Arguments, is_property
 from instrumentor.analysis.container_methods import ContainerMethods
 from instrumentor.analysis.effects import Effects
-from instrumentor.analysis.guards import container_there
 from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.object_stores import ObjectStores
@@ -167,10 +166,6 @@ class Calls:
             return self.scope.box(node, *made)
         if atom.name == "builtins.type":
             if len(arguments.positional) == 1:
-                tested = node.args[0] if isinstance(node, ast.Call) and node.args else node
-                container = container_there(self.scope.unit, self.scope.hierarchy, tested)
-                if container:
-                    return value(Named(container))
                 return join([self.members.type_of(each) for each in arguments.at(0)])
             return self.effects.make_unknown(node, arguments, label="type")
         if atom.name == "builtins.object.__new__" and arguments.positional:

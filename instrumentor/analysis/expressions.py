@@ -45,20 +45,10 @@ if TYPE_CHECKING:
 
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
 _OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "__add__",
-    ast.Sub: "__sub__",
-    ast.Mult: "__mul__",
-    ast.MatMult: "__matmul__",
-    ast.Div: "__truediv__",
-    ast.FloorDiv: "__floordiv__",
-    ast.Mod: "__mod__",
-    ast.Pow: "__pow__",
-    ast.LShift: "__lshift__",
-    ast.RShift: "__rshift__",
-    ast.BitAnd: "__and__",
-    ast.BitOr: "__or__",
-    ast.BitXor: "__xor__",
-}
+    ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.MatMult: "__matmul__", ast.Div: "__truediv__",
+    ast.FloorDiv: "__floordiv__", ast.Mod: "__mod__", ast.Pow: "__pow__", ast.LShift: "__lshift__",
+    ast.RShift: "__rshift__", ast.BitAnd: "__and__", ast.BitOr: "__or__", ast.BitXor: "__xor__",
+}  # fmt: skip
 
 
 class Stored(NamedTuple):
@@ -124,9 +114,6 @@ class Evaluator:
 
     # ---- names, attributes and elements ----
 
-    def _name(self, node: ast.Name) -> Value:
-        return self.scope.lookup(node.id)
-
     def _attribute(self, node: ast.Attribute) -> Value:
         receiver = self.evaluate(node.value)
         path = path_of(node)
@@ -171,7 +158,6 @@ class Evaluator:
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
-                self.numbering.note_wrapped(node, receiver, arguments)
                 found = self.calls.call_methods(receiver, function.attr, node, arguments)
                 let_unseen_run(self.scope)
                 return found
@@ -182,7 +168,6 @@ class Evaluator:
         if bare_objects(held):
             self.facts.note_event(self.facts.called, held, self.scope.event(node))
         found = join([self.calls.apply(atom, node, arguments) for atom in in_order(held)])
-        self.numbering.note_wrapped(node, held, arguments)
         self.numbering.note_call(node, held, arguments)
         if any(atom.is_object for atom in found):
             self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
@@ -199,8 +184,6 @@ class Evaluator:
             held = self._operand(argument)
             items = self._items(held) if isinstance(argument, ast.Starred) and not starred else None
             if isinstance(argument, ast.Starred) and items is not None:
-                for position, number in self._item_numbers(argument.value, len(items)).items():
-                    numbers[len(positional) + position] = number
                 positional.extend(items)
             elif isinstance(argument, ast.Starred):
                 starred.append(held)
@@ -229,13 +212,6 @@ class Evaluator:
         if not packs or len(packs) < len(held) or len({len(pack.items) for pack in packs}) > 1:
             return None
         return [join(items) for items in zip(*(pack.items for pack in packs), strict=True)]
-
-    def _item_numbers(self, node: ast.expr, count: int) -> dict[int, Number]:
-        """The object numbers of the elements of an unpacked argument, by position."""
-        if not isinstance(node, ast.Name):
-            return {}
-        paths = {position: (node.id, f"[{position}]") for position in range(count)}
-        return {position: self.scope.env.number(path) for position, path in paths.items() if self.scope.env.get(path)}
 
     # ---- displays ----
 
@@ -410,18 +386,10 @@ class Evaluator:
             self.facts.grow(self.facts.passed.defaults, key, held)
             self.scope.bind(self.scope.statement(function.node), parameter, parameter.arg, held, source=default)
 
-    def _inner(self, node: ast.Await | ast.Starred) -> Value:
-        return self.evaluate(node.value)
-
-    def _yield(self, node: ast.Yield) -> Value:
-        self._note_yield(node, self.evaluate(node.value))
-        return OPAQUE
-
-    def _yield_from(self, node: ast.YieldFrom) -> Value:
-        self._note_yield(node, self.members.elements(self.evaluate(node.value)))
-        return OPAQUE
-
-    def _note_yield(self, node: ast.Yield | ast.YieldFrom, held: Value) -> None:
+    def _yield(self, node: ast.Yield | ast.YieldFrom) -> Value:
+        held = self.evaluate(node.value)
+        if isinstance(node, ast.YieldFrom):
+            held = self.members.elements(held)
         function = self.scope.function
         if function is not None:
             self.facts.captured.keep(held)
@@ -429,16 +397,14 @@ class Evaluator:
             self.facts.grow(self.facts.yields, function.key, held)
             number = None if node.value is None or isinstance(node, ast.YieldFrom) else self.numbering.of(node.value)
             self.facts.note_given(self.facts.yielded_numbers, function.key, node, number)
-
-    def _constant(self, _node: ast.Constant) -> Value:
-        return PLAIN
+        return OPAQUE
 
     def _text(self, node: ast.JoinedStr) -> Value:
         self._operands(node)
         return PLAIN
 
     _HANDLERS: ClassVar[dict[type[ast.AST], Callable[..., Value]]] = {
-        ast.Name: _name,
+        ast.Name: lambda self, node: self.scope.lookup(node.id),
         ast.Attribute: _attribute,
         ast.Subscript: _subscript,
         ast.Call: _call,
@@ -456,11 +422,11 @@ class Evaluator:
         ast.SetComp: _comprehension,
         ast.GeneratorExp: _generator,
         ast.DictComp: _comprehension,
-        ast.Await: _inner,
-        ast.Starred: _inner,
+        ast.Await: lambda self, node: self.evaluate(node.value),
+        ast.Starred: lambda self, node: self.evaluate(node.value),
         ast.Yield: _yield,
-        ast.YieldFrom: _yield_from,
-        ast.Constant: _constant,
+        ast.YieldFrom: _yield,
+        ast.Constant: lambda _self, _node: PLAIN,
         ast.JoinedStr: _text,
     }
 

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import function_around
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,9 +83,7 @@ class PassedAround:
 
     def _decorated_by(self, unit: Unit, returned: ast.Return) -> tuple[str, ...] | None:
         """The functions that a decorator's result replaces; None if it has other uses."""
-        maker = unit.parents[returned]
-        while not isinstance(maker, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):
-            maker = unit.parents[maker]
+        maker = function_around(unit, returned)
         if unit is not self._script or not isinstance(maker, ast.FunctionDef):
             return None
         names: list[str] = []

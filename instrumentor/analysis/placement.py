@@ -216,11 +216,7 @@ def _place_met(inline: Placement, loop: ast.For) -> Placement:
 
 def _is_in_fstring(unit: Unit, node: ast.AST) -> bool:
     """Whether an expression is in an f-string, where Python before 3.12 reports no reliable column."""
-    while not isinstance(node, ast.stmt):
-        if isinstance(node, FORMATTED):
-            return True
-        node = unit.parents[node]
-    return False
+    return any(isinstance(each, FORMATTED) for each in (node, *unit.enclosing(node)))
 
 
 def _place_in_fstring(climb: _Climb, inline: Placement, parent: ast.AST) -> Placement:
@@ -524,14 +520,6 @@ def _can_store_again(climb: _Climb, target: ast.expr) -> bool:
     if not isinstance(target, ast.Attribute):
         return False
     if isinstance(target.value, ast.Name) and target.value.id == "self":
-        owner = _enclosing_class(climb.unit, target)
+        owner = climb.unit.class_around(target)
         return owner is not None and not may_notice_second_store(climb.hierarchy, owner, target.attr)
     return False
-
-
-def _enclosing_class(unit: Unit, node: ast.AST) -> Class | None:
-    while node in unit.parents:
-        node = unit.parents[node]
-        if isinstance(node, ast.ClassDef):
-            return unit.class_of[node]
-    return None

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.outside import names_bound_in
+from instrumentor.source.nodes import decorators_of
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
@@ -37,8 +38,7 @@ def _intercepts(hierarchy: Hierarchy, cls: Class, attribute: str) -> bool:
     node, bound = cls.node, names_bound_in(cls.node)
     if not _INTERCEPTING.isdisjoint(bound) or not _INTERCEPTING.isdisjoint(cls.methods) or attribute in cls.methods:
         return True
-    decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-    if any(hierarchy.resolve(cls.unit, each) not in _PLAIN_DECORATORS for each in decorators):
+    if any(hierarchy.resolve(cls.unit, each) not in _PLAIN_DECORATORS for each in decorators_of(node)):
         return True
     if any(hierarchy.resolve(cls.unit, each.value) not in _PLAIN_METACLASSES for each in node.keywords):
         return True

@@ -12,21 +12,16 @@ from instrumentor.analysis.blocks import (
     outermost_loop,
     statement_of,
 )
-from instrumentor.analysis.kinds import Kinds
 from instrumentor.analysis.placement import Place, Placement, place
 from instrumentor.analysis.spelling import text_of
 from instrumentor.analysis.values import (
     NOTHING,
     Atom,
-    Box,
-    ClassRef,
     Derived,
-    FunctionRef,
     Instance,
     Made,
     Pack,
     Parameter,
-    Plain,
     SiteKey,
     Value,
     objects_in,
@@ -38,7 +33,7 @@ from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import function_around
 from instrumentor.resolve.nature import Nature
 from instrumentor.settings import CONFIDENCES
-from instrumentor.source.nodes import walk
+from instrumentor.source.nodes import arguments_of, decorators_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +41,9 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Class, Function, Unit
+    from instrumentor.resolve.units import Function, Unit
     from instrumentor.settings import Confidence
 
-# Atoms that are known to be no modules.
-_NO_MODULES = (Plain, Box, Pack, ClassRef, FunctionRef)
 # Names of things that are called and moved like models but are none.
 _NO_MODEL_NAME = re.compile(r"loss|criterion|metric|crit\b|optim|schedul|token|transform|augment", re.IGNORECASE)
 
@@ -81,8 +74,6 @@ class SiteIndex:
         self._outside: frozenset[Atom] | None = None
         self._fresh_nodes: set[int] | None = None
         self._holders: dict[Atom, list[Binding]] | None = None
-        self._kept: dict[str, set[Atom]] | None = None
-        self._changed: frozenset[Atom] | None = None
 
     def _evidence(self) -> dict[SiteKey, set[str]]:
         """How each site's object is used, directly and as an argument of functions."""
@@ -238,48 +229,6 @@ class SiteIndex:
             return self.nature(self.facts.sites[atom.site]) in (Nature.MODULE, Nature.NO_PARAMS)
         return False
 
-    def is_mere_holder(self, site: Site) -> bool:
-        """Whether a site makes modules that register nothing and are never used as modules.
-
-        Modules in their plain lists have proxies of their own. Such a module itself has nothing to trace, not even
-        calls.
-        """
-        made = Made(site.key)
-        classes = [cls for key in sorted(site.class_keys) if (cls := self.hierarchy.project.class_at(key)) is not None]
-        if not classes or not site.is_own or {cls.name for cls in classes} != set(site.labels):
-            return False
-        returned = NOTHING if site.function is None else self.facts.returns.get(site.function.key, NOTHING)
-        if made in self._captured or made in self.facts.contents.reach(returned) or made in self._changed_outside():
-            return False
-        words = self._words.get(site.key, set())
-        return all(  # cheapest check first: most classes have submodules, and their text need not be read
-            all(map(self._keeps_no_module, self.hierarchy.ancestors(cls)))
-            and all(self.hierarchy.method(cls, word) is not None for word in words)
-            and self.hierarchy.registers_nothing(cls)
-            for cls in classes
-        )
-
-    def _keeps_no_module(self, cls: Class) -> bool:
-        """Whether everything that a class's methods store in attributes is known, and no module."""
-        if self._kept is None:
-            self._kept = {}
-            for (base, _), held in self.facts.attributes.items():
-                if isinstance(base, Instance):
-                    self._kept.setdefault(base.key, set()).update(self.facts.passed.sources(held))
-        return cls.unit is self.script and all(isinstance(atom, _NO_MODULES) for atom in self._kept.get(cls.key, ()))
-
-    def _changed_outside(self) -> frozenset[Atom]:
-        """The objects whose attributes are set, or into which modules are put, by code outside their class."""
-        if self._changed is None:
-            kinds = Kinds(self.facts, self.hierarchy, None)
-            receivers = [base for (base, _), _ in self.facts.attributes.items()]
-            events = [event for each in self.facts.absorbed.values() for event in each.values()]
-            receivers += [strip(atom) for event in events for atom in event.into]
-            outside = {each for each in receivers if not isinstance(each, Parameter) or not kinds.is_self(each)}
-            found = self.facts.passed.sources(frozenset(atom for atom in outside if atom.is_object))
-            self._changed = frozenset(map(root, found))
-        return self._changed
-
     # ---- where it is, and where it goes ----
 
     def placement(self, site: Site) -> Placement | None:
@@ -391,12 +340,9 @@ class SiteIndex:
 
     def compiling_decorator(self, site: Site) -> str | None:
         """The compiling decorator of the code around a site; None if there is none."""
-        node: ast.AST = site.node
-        while node in site.unit.parents:
-            node = site.unit.parents[node]
-            for decorator in getattr(node, "decorator_list", []):
-                maker = decorator.func if isinstance(decorator, ast.Call) else decorator
-                found = self.hierarchy.resolve(site.unit, maker)
+        for node in site.unit.enclosing(site.node):
+            for decorator in decorators_of(node):
+                found = self.hierarchy.resolve(site.unit, decorator)
                 if isinstance(found, str) and catalogue.is_compiling_decorator(found):
                     return found
         return None
@@ -541,7 +487,7 @@ class SiteIndex:
             or placement is None
         ):
             return False
-        passed = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
+        passed = arguments_of(site.node)
         if isinstance(site.node.func, ast.Attribute):
             passed.append(site.node.func.value)
         same = any(isinstance(each, (ast.Name, ast.Attribute)) and text_of(each) == placement.text for each in passed)
@@ -586,7 +532,4 @@ def _ends_behind(event: Event, site: Site) -> bool:
         return bool(ends[0] >= ends[1])
     if is_store:  # complete at the end of the statement; but one of several stores may be of an earlier value
         return not isinstance(getattr(statement, "value", None), (ast.Tuple, ast.List))
-    above = site.unit.parents.get(site.node)
-    while above is not None and above is not event.node and above is not statement:
-        above = site.unit.parents.get(above)
-    return above is event.node
+    return event.node in site.unit.enclosing(site.node)

@@ -61,13 +61,6 @@ _MAX_FINAL_BLOCKS = 2
 _DISPATCHERS = value(Named("functools.singledispatch"))
 # Python calls this method of a class whenever a subclass is defined.
 _SUBCLASS_HOOK = "__init_subclass__"
-# Statements that contain no others.
-_REPLAYED = frozenset(
-    {
-        ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Import, ast.ImportFrom,
-        ast.Delete, ast.Assert,
-    }
-)  # fmt: skip
 
 
 class Pass:
@@ -143,14 +136,11 @@ class Pass:
             let_unseen_run(self.scope)
             for way in self._raises:
                 way.append(env.copy())
-            handler = self._HANDLERS.get(type(statement))
-            if handler is None:
-                continue
-            if type(statement) not in _REPLAYED:
-                env = handler(self, statement)
-            else:
-                self._once(statement, partial(handler, self, statement))
+            if (visit := self._SIMPLE.get(type(statement))) is not None:
+                self._once(statement, partial(visit, self, statement))
                 env = None if isinstance(statement, (ast.Return, ast.Raise)) else self.scope.env
+            elif (handler := self._COMPOUND.get(type(statement))) is not None:
+                env = handler(self, statement)
         return env
 
     def _once(self, node: ast.AST, visit: Callable[[], object]) -> None:
@@ -315,29 +305,9 @@ class Pass:
 
     # ---- simple statements ----
 
-    def _assign(self, node: ast.Assign) -> Environment:
-        self.stores.assign(node.targets, node.value, node)
-        return self.scope.env
-
-    def _annotated_assign(self, node: ast.AnnAssign) -> Environment:
+    def _annotated_assign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.stores.assign([node.target], node.value, node)
-        return self.scope.env
-
-    def _augmented_assign(self, node: ast.AugAssign) -> Environment:
-        self.stores.augment(node)
-        return self.scope.env
-
-    def _expression(self, node: ast.Expr) -> Environment:
-        self.evaluator.evaluate(node.value)
-        return self.scope.env
-
-    def _assert(self, node: ast.Assert) -> Environment:
-        self.evaluator.evaluate(node.test)
-        return self.scope.env
-
-    def _return(self, node: ast.Return) -> None:
-        self._note_return(node.value)
 
     def _note_return(self, node: ast.expr | None) -> None:
         held = self.evaluator.evaluate(node)
@@ -365,18 +335,13 @@ class Pass:
         """Whether a decorator caches what the function returns, so that all callers get the same object."""
         return self.function is not None and any("cache" in name for name in decorator_names(self.function))
 
-    def _raise(self, node: ast.Raise) -> None:
-        self.evaluator.evaluate(node.exc)
-
-    def _delete(self, node: ast.Delete) -> Environment:
+    def _delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             self.stores.delete(target)
-        return self.scope.env
 
-    def _import(self, node: ast.Import | ast.ImportFrom) -> Environment:
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for name, held in self.scope.imported(node).items():
             self.scope.assign((name,), held)
-        return self.scope.env
 
     def _global(self, node: ast.Global) -> Environment:
         for name in node.names:
@@ -486,13 +451,20 @@ class Pass:
                     containers = frozenset(atom for atom in held if isinstance(atom, (Box, Pack)))
                     self.facts.hidden.update(self.facts.contents.reach(containers))
 
-    _HANDLERS: ClassVar[dict[type[ast.stmt], Callable[..., Environment | None]]] = {
-        ast.Assign: _assign,
+    # Statements that contain no others are replayed.
+    _SIMPLE: ClassVar[dict[type[ast.stmt], Callable[..., object]]] = {
+        ast.Assign: lambda self, node: self.stores.assign(node.targets, node.value, node),
         ast.AnnAssign: _annotated_assign,
-        ast.AugAssign: _augmented_assign,
-        ast.Expr: _expression,
-        ast.Return: _return,
-        ast.Raise: _raise,
+        ast.AugAssign: lambda self, node: self.stores.augment(node),
+        ast.Expr: lambda self, node: self.evaluator.evaluate(node.value),
+        ast.Return: lambda self, node: self._note_return(node.value),
+        ast.Raise: lambda self, node: self.evaluator.evaluate(node.exc),
+        ast.Assert: lambda self, node: self.evaluator.evaluate(node.test),
+        ast.Delete: _delete,
+        ast.Import: _import,
+        ast.ImportFrom: _import,
+    }
+    _COMPOUND: ClassVar[dict[type[ast.stmt], Callable[..., Environment | None]]] = {
         ast.Break: _break,
         ast.Continue: _continue,
         ast.If: _if,
@@ -506,12 +478,8 @@ class Pass:
         ast.FunctionDef: _function,
         ast.AsyncFunctionDef: _function,
         ast.ClassDef: _class,
-        ast.Import: _import,
-        ast.ImportFrom: _import,
         ast.Global: _global,
         ast.Nonlocal: _nonlocal,
-        ast.Delete: _delete,
-        ast.Assert: _assert,
     }
     if hasattr(ast, "TryStar"):
-        _HANDLERS[ast.TryStar] = _try
+        _COMPOUND[ast.TryStar] = _try

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.declarations import note_declared_target
-from instrumentor.analysis.environment import LAST_ELEMENT, constant_key, join_environments, path_of
+from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.spelling import starred_position, text_of
 from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
@@ -28,7 +28,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
-from instrumentor.source.nodes import last_name, walk
+from instrumentor.source.nodes import arguments_of, last_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -149,34 +149,14 @@ class Stores:
             self._collect_numbers(target, node, numbers)
         for target in targets:
             self.store(target, held, statement, node, numbers)
-            if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
-                self._keep_elements(target.id, node, held)
-            elif isinstance(target, ast.Name):
+            if isinstance(target, ast.Name):
                 for attribute, (initial, number) in self.evaluator.numbering.initial_of(node).items():
                     self.scope.env.begin((target.id, attribute), initial, number)
-
-    def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
-        """Record the object numbers of a tuple display's elements under the name that holds it."""
-        if any(isinstance(each, ast.Starred) for each in display.elts):
-            return
-        for position, element in enumerate(display.elts):
-            number = self.evaluator.numbering.of_operand(element)
-            if number is not None:
-                item = self.members.unpacked(held, position, len(display.elts))
-                self.scope.env.begin((name, f"[{position}]"), item, number)
-                if position == len(display.elts) - 1:
-                    self.scope.env.begin((name, LAST_ELEMENT), item, number)
 
     def _collect_numbers(self, target: ast.expr, node: ast.expr, numbers: dict[int, Number]) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             for element, part in zip(target.elts, _aligned_parts(target, node), strict=False):
                 self._collect_numbers(element, part, numbers)
-            if isinstance(node, ast.Name) and starred_position(target.elts) is None:
-                kept = self.scope.env.numbers
-                paths = [(node.id, f"[{position}]") for position in range(len(target.elts))]
-                numbers.update(
-                    {id(each): kept[path] for each, path in zip(target.elts, paths, strict=True) if path in kept}
-                )
         else:
             numbers[id(target)] = self.evaluator.numbering.of(node)
 
@@ -333,6 +313,6 @@ def _may_be_model(name: str, loop: ast.For) -> bool:
     """Whether a loop calls methods typical of models on a name, or passes the name on."""
     calls = [node for statement in loop.body for node in walk(statement) if isinstance(node, ast.Call)]
     methods = [call.func for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_MODULES]
-    given = [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    given = [each for call in calls for each in arguments_of(call)]
     used = [*given, *(method.value for method in methods)]
     return any(isinstance(each, ast.Name) and each.id == name for each in used)

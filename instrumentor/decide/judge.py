@@ -190,8 +190,6 @@ class Judge:
             )
         if nature is Nature.NO_PARAMS:
             return _not_wrapped("no-params", "a module without parameters: no state to watch", placement)
-        if self.index.is_mere_holder(site):
-            return _not_wrapped("no-params", "a module without parameters that is never used as one", placement)
         return None
 
     def _wrapped_when_made(self, site: Site, placement: Placement | None) -> Verdict | None:

@@ -268,7 +268,7 @@ class Report:
         facts = self._index.facts
         held = facts.passed.sources(binding.value)
         objects = [atom for atom in held if atom.is_object and self._index.is_module(root(atom))]
-        in_module = self._is_in_module_class(binding)
+        in_module = self._index.hierarchy.is_in_module_class(binding.unit, binding.statement)
         if objects:
             if any(self._is_wrapped_by(binding, atom) for atom in objects):
                 return
@@ -474,15 +474,6 @@ class Report:
         found = self._ends.get(key, key)
         self._ends.update(dict.fromkeys(passed, found))
         return found
-
-    def _is_in_module_class(self, binding: Binding) -> bool:
-        node: ast.AST | None = binding.statement
-        parents = binding.unit.parents
-        while node is not None:
-            if isinstance(node, ast.ClassDef) and self._index.hierarchy.is_module(binding.unit.class_of[node]):
-                return True
-            node = parents.get(node)
-        return False
 
     def _stores_into_module(self, binding: Binding) -> bool:
         return binding.text.startswith("self.")

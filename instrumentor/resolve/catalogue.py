@@ -51,100 +51,36 @@ class Effect(Enum):
 
 
 _MODULE_BASES = (
-    "torch.nn.Module",
-    "torch.jit.*ScriptModule",
-    "torch.fx.*GraphModule",
-    "torch.export.*UnflattenedModule",
-    "torch.optim.swa_utils.AveragedModel",
-    "torch.distributed.fsdp.*FullyShardedDataParallel",
-    "torch.ao.quantization.*QuantWrapper",
-    "torch.ao.nn.*.[A-Z]*",
-    "lightning.LightningModule",
-    "pytorch_lightning.LightningModule",
-    "lightning.pytorch.LightningModule",
-    "lightning_fabric.*Module",
-    "transformers.*PreTrainedModel",
-    "transformers.*Model",
-    "transformers.*For[A-Z]*",
-    "transformers.*Mixin",
-    "diffusers.*Model",
-    "diffusers.ModelMixin",
-    "torchvision.models.*.[A-Z]*",
-    "timm.models.*.[A-Z]*",
-    "torch_geometric.nn.[A-Z]*",
-    "torchaudio.models.[A-Z]*",
-    "e3nn.nn.[A-Z]*",
-    "deepxde.nn.[A-Z]*",
-)
+    "torch.nn.Module", "torch.jit.*ScriptModule", "torch.fx.*GraphModule", "torch.export.*UnflattenedModule",
+    "torch.optim.swa_utils.AveragedModel", "torch.distributed.fsdp.*FullyShardedDataParallel",
+    "torch.ao.quantization.*QuantWrapper", "torch.ao.nn.*.[A-Z]*", "lightning.LightningModule",
+    "pytorch_lightning.LightningModule", "lightning.pytorch.LightningModule", "lightning_fabric.*Module",
+    "transformers.*PreTrainedModel", "transformers.*Model", "transformers.*For[A-Z]*", "transformers.*Mixin",
+    "diffusers.*Model", "diffusers.ModelMixin", "torchvision.models.*.[A-Z]*", "timm.models.*.[A-Z]*",
+    "torch_geometric.nn.[A-Z]*", "torchaudio.models.[A-Z]*", "e3nn.nn.[A-Z]*", "deepxde.nn.[A-Z]*",
+)  # fmt: skip
 
 _MODULE_FACTORIES = (
-    "torch.nn.Embedding.from_pretrained",
-    "torch.nn.EmbeddingBag.from_pretrained",
-    "torchvision.models.*",
-    "torchvision.models",
-    "torchaudio.models.*",
-    "torchaudio.pipelines.*.get_model",
-    "timm.create_model",
-    "timm.models.*",
-    "torch.hub.load",
-    "torch.nn.utils.skip_init",
-    "torch.nn.utils.fusion.fuse_*_eval",
-    "torch.nn.utils.fuse_*_eval",
-    "transformers.*Model*.from_pretrained",
-    "transformers.*Model*.from_config",
-    "transformers.*Model*._from_config",
-    "transformers.*For*.from_pretrained",
-    "transformers.*For*.from_config",
-    "transformers.*LMHead*.from_pretrained",
-    "diffusers.*Model*.from_pretrained",
-    "diffusers.*Model*.from_config",
-    "diffusers.Autoencoder*.from_pretrained",
-    "efficientnet_pytorch.EfficientNet.*",
-    "pretrainedmodels.*",
-    "segmentation_models_pytorch.[A-Z]*",
-    "segmentation_models_pytorch.create_model",
-    "open_clip.create_model",
-    "sentence_transformers.SentenceTransformer",
-    "monai.*networks.nets.[A-Z]*",
-    "monai.*networks.nets.*.[A-Z]*",
-    "torchtune.models.*",
-    "torchrl.modules.[A-Z]*",
-    "torch_geometric.nn.[A-Z]*",
-)
+    "torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained", "torchvision.models.*",
+    "torchvision.models", "torchaudio.models.*", "torchaudio.pipelines.*.get_model", "timm.create_model",
+    "timm.models.*", "torch.hub.load", "torch.nn.utils.skip_init", "torch.nn.utils.fusion.fuse_*_eval",
+    "torch.nn.utils.fuse_*_eval", "transformers.*Model*.from_pretrained", "transformers.*Model*.from_config",
+    "transformers.*Model*._from_config", "transformers.*For*.from_pretrained", "transformers.*For*.from_config",
+    "transformers.*LMHead*.from_pretrained", "diffusers.*Model*.from_pretrained", "diffusers.*Model*.from_config",
+    "diffusers.Autoencoder*.from_pretrained", "efficientnet_pytorch.EfficientNet.*", "pretrainedmodels.*",
+    "segmentation_models_pytorch.[A-Z]*", "segmentation_models_pytorch.create_model", "open_clip.create_model",
+    "sentence_transformers.SentenceTransformer", "monai.*networks.nets.[A-Z]*", "monai.*networks.nets.*.[A-Z]*",
+    "torchtune.models.*", "torchrl.modules.[A-Z]*", "torch_geometric.nn.[A-Z]*",
+)  # fmt: skip
 
 # Names in `timm.models` besides the functions and classes that make models.
 _TIMM_HELPERS = (
-    "*Cfg",
-    "*_",
-    "*_cfgs",
-    "*checkpoint",
-    "*state_dict*",
-    "FeatureInfo",
-    "FeatureHooks",
-    "adapt_input_conv",
-    "checkpoint_seq",
-    "drop_block_*",
-    "drop_path",
-    "filter_*",
-    "get_*",
-    "group_*",
-    "is_*",
-    "list_*",
-    "load_model_config_*",
-    "load_*pretrained",
-    "make_divisible",
-    "model_parameters",
-    "named_modules*",
-    "parse_model_name",
-    "push_to_hf_hub",
-    "register_*",
-    "resolve_*",
-    "safe_model_name",
-    "save_for_hf",
-    "set_*",
-    "split_model_name_tag",
-    "to_*tuple",
-)
+    "*Cfg", "*_", "*_cfgs", "*checkpoint", "*state_dict*", "FeatureInfo", "FeatureHooks", "adapt_input_conv",
+    "checkpoint_seq", "drop_block_*", "drop_path", "filter_*", "get_*", "group_*", "is_*", "list_*",
+    "load_model_config_*", "load_*pretrained", "make_divisible", "model_parameters", "named_modules*",
+    "parse_model_name", "push_to_hf_hub", "register_*", "resolve_*", "safe_model_name", "save_for_hf", "set_*",
+    "split_model_name_tag", "to_*tuple",
+)  # fmt: skip
 # Names that the patterns above match but that make no modules.
 _NO_FACTORIES = (
     "diffusers.*EMAModel*",
@@ -170,48 +106,12 @@ _NO_FACTORIES = (
 _TENSORS_OF_MODULES = frozenset({"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"})
 # Names in torch.nn that make modules without parameters. All others have or may have some.
 _PARAMETER_FREE_LAYERS = (
-    "*Loss",
-    "Identity",
-    "Flatten",
-    "Unflatten",
-    "*Dropout*",
-    "Dropout*",
-    "ReLU*",
-    "[CGS]ELU",
-    "ELU",
-    "LeakyReLU",
-    "RReLU",
-    "Hard*",
-    "Softmax*",
-    "Softmin",
-    "LogSoftmax",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "LogSigmoid",
-    "Sigmoid",
-    "SiLU",
-    "Mish",
-    "GELU",
-    "GLU",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-    "*Pool[123]d",
-    "*Pad[123]d",
-    "Upsample*",
-    "UpsamplingNearest2d",
-    "UpsamplingBilinear2d",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "ChannelShuffle",
-    "CosineSimilarity",
-    "PairwiseDistance",
-    "Fold",
-    "Unfold",
-    "LocalResponseNorm",
-    "CrossMapLRN2d",
-)
+    "*Loss", "Identity", "Flatten", "Unflatten", "*Dropout*", "Dropout*", "ReLU*", "[CGS]ELU", "ELU", "LeakyReLU",
+    "RReLU", "Hard*", "Softmax*", "Softmin", "LogSoftmax", "Softplus", "Softshrink", "Softsign", "LogSigmoid",
+    "Sigmoid", "SiLU", "Mish", "GELU", "GLU", "Tanh", "Tanhshrink", "Threshold", "*Pool[123]d", "*Pad[123]d",
+    "Upsample*", "UpsamplingNearest2d", "UpsamplingBilinear2d", "PixelShuffle", "PixelUnshuffle", "ChannelShuffle",
+    "CosineSimilarity", "PairwiseDistance", "Fold", "Unfold", "LocalResponseNorm", "CrossMapLRN2d",
+)  # fmt: skip
 
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
 
@@ -245,56 +145,19 @@ _NOT_MODULES = (
 _ANYTHING = frozenset({"torch.load", "pickle.load", "pickle.loads", "joblib.load", "builtins.eval", "functools.reduce"})
 # Functions that return something passed earlier, also a function or class, or what a function of the script returned.
 _HANDING_BACK = (
-    "asyncio.*.get*",
-    "asyncio.*.result",
-    "collections.*.*",
-    "concurrent.futures.*.*",
-    "contextlib.*.enter_*",
-    "contextvars.*.get",
-    "heapq.heap*",
-    "multiprocessing.*.get*",
-    "multiprocessing.*.recv",
-    "operator.*",
-    "queue.*.get*",
-    "random.choice*",
-    "timm.models.*model_entrypoint",
-    "timm.models.*named_apply",
-)
+    "asyncio.*.get*", "asyncio.*.result", "collections.*.*", "concurrent.futures.*.*", "contextlib.*.enter_*",
+    "contextvars.*.get", "heapq.heap*", "multiprocessing.*.get*", "multiprocessing.*.recv", "operator.*",
+    "queue.*.get*", "random.choice*", "timm.models.*model_entrypoint", "timm.models.*named_apply",
+)  # fmt: skip
 
 # Packages that make no modules and need not be read.
 _PLAIN_PACKAGES = frozenset(
-    [
-        "numpy",
-        "pandas",
-        "scipy",
-        "sklearn",
-        "matplotlib",
-        "seaborn",
-        "PIL",
-        "cv2",
-        "tqdm",
-        "wandb",
-        "tensorboardX",
-        "tensorboard",
-        "yaml",
-        "omegaconf",
-        "gym",
-        "gymnasium",
-        "baselines",
-        "envpool",
-        "pettingzoo",
-        "procgen",
-        "supersuit",
-        "requests",
-        "absl",
-        "rich",
-        "imageio",
-        "skimage",
-        "h5py",
-        "pyarrow",
-        "psutil",
-    ]
-)
+    {
+        "numpy", "pandas", "scipy", "sklearn", "matplotlib", "seaborn", "PIL", "cv2", "tqdm", "wandb", "tensorboardX",
+        "tensorboard", "yaml", "omegaconf", "gym", "gymnasium", "baselines", "envpool", "pettingzoo", "procgen",
+        "supersuit", "requests", "absl", "rich", "imageio", "skimage", "h5py", "pyarrow", "psutil",
+    }
+)  # fmt: skip
 
 # Functions that call their argument for each element of an iterable, or with its parts.
 MAPPING = frozenset({"builtins.map", "itertools.starmap"})
@@ -302,10 +165,6 @@ MAPPING = frozenset({"builtins.map", "itertools.starmap"})
 ANY_LIBRARY = "importlib.*"
 # Lookups by a string in these may give anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
 _NAMED_AT_RUN_TIME = ("sys.modules", "importlib", "builtins", "torch.nn.")
-
-_BARE_WRAPPERS = frozenset(
-    {"torch.nn.DataParallel", "torch.nn.DistributedDataParallel", "torch.nn.parallel.DistributedDataParallel"}
-)
 
 _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.DataParallel", Effect.WRAPS),
@@ -384,23 +243,9 @@ _LAST_PARTS = frozenset(pattern.rpartition(".")[2] for pattern, _ in _EFFECTS)
 
 # Words in the path of everything in torch itself that makes, holds or changes modules.
 TORCH_WORDS = (
-    "AveragedModel",
-    "ScriptModule",
-    "_composable",
-    "ao",
-    "compile",
-    "export",
-    "fsdp",
-    "func",
-    "fx",
-    "hub",
-    "jit",
-    "nn",
-    "onnx",
-    "parallel",
-    "quantization",
-    "swa_utils",
-)
+    "AveragedModel", "ScriptModule", "_composable", "ao", "compile", "export", "fsdp", "func", "fx", "hub", "jit",
+    "nn", "onnx", "parallel", "quantization", "swa_utils",
+)  # fmt: skip
 # Packages about which this catalogue says more than their sources: they look up imported names in tables of their own,
 # wrap their arguments in one of many ways, or make models for themselves.
 CATALOGUED_PACKAGES = frozenset(
@@ -443,39 +288,20 @@ PLAIN_ATTRIBUTES = frozenset(
 
 # Methods of nn.Module that return the module itself.
 IDENTITY_METHODS = frozenset(
-    [
-        "to",
-        "cuda",
-        "cpu",
-        "xpu",
-        "ipu",
-        "mps",
-        "half",
-        "float",
-        "double",
-        "bfloat16",
-        "type",
-        "train",
-        "eval",
-        "requires_grad_",
-        "apply",
-        "share_memory",
-        "to_empty",
-    ]
-)
+    {
+        "to", "cuda", "cpu", "xpu", "ipu", "mps", "half", "float", "double", "bfloat16", "type", "train", "eval",
+        "requires_grad_", "apply", "share_memory", "to_empty",
+    }
+)  # fmt: skip
 # Methods after which the module has other parameters.
 REPLACING_METHODS = frozenset({"to_empty"})
 # Methods that return one of the module's submodules.
 SUBMODULE_METHODS = frozenset(
-    [
-        "get_submodule",
-        "get_input_embeddings",
-        "get_output_embeddings",
-        "resize_token_embeddings",
-        "get_encoder",
+    {
+        "get_submodule", "get_input_embeddings", "get_output_embeddings", "resize_token_embeddings", "get_encoder",
         "get_decoder",
-    ]
-)
+    }
+)  # fmt: skip
 # Methods that iterate over a module's submodules, without and with their names.
 ITERATING_METHODS = frozenset({"modules", "children"})
 NAMING_METHODS = frozenset({"named_modules", "named_children"})
@@ -484,57 +310,28 @@ NAMED_ADOPTING_METHODS = frozenset({"add_module", "register_module"})  # these s
 ADOPTING_METHODS = NAMED_ADOPTING_METHODS | frozenset({"append", "extend", "insert", "update", "__setitem__"})
 # Methods that read or change the module in place and return nothing trainable.
 HARMLESS_METHODS = frozenset(
-    [
-        "load_state_dict",
-        "state_dict",
-        "named_parameters",
-        "parameters",
-        "buffers",
-        "named_buffers",
-        "zero_grad",
-        "register_buffer",
-        "register_parameter",
-        "extra_repr",
-        "get_parameter",
-    ]
-)
+    {
+        "load_state_dict", "state_dict", "named_parameters", "parameters", "buffers", "named_buffers", "zero_grad",
+        "register_buffer", "register_parameter", "extra_repr", "get_parameter",
+    }
+)  # fmt: skip
 # Attributes in which wrappers hold their content.
 UNWRAPPING_ATTRIBUTES = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "base_model"})
 # Uses that show by themselves that an object is a module.
 MODULE_EVIDENCE = frozenset(
-    [
-        "parameters",
-        "named_parameters",
-        "named_modules",
-        "named_children",
-        "eval",
-        "add_module",
-        "register_forward_hook",
-        "register_forward_pre_hook",
-        "register_full_backward_hook",
-        "get_submodule",
-        "named_buffers",
-        "configure_optimizers",
-        "gradient_checkpointing_enable",
-    ]
-)
+    {
+        "parameters", "named_parameters", "named_modules", "named_children", "eval", "add_module",
+        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "get_submodule",
+        "named_buffers", "configure_optimizers", "gradient_checkpointing_enable",
+    }
+)  # fmt: skip
 # Uses that show it only together with a call of the object, or with each other.
 WEAK_EVIDENCE = frozenset(
-    [
-        "train",
-        "requires_grad_",
-        "to",
-        "cuda",
-        "cpu",
-        "half",
-        "float",
-        "double",
-        "zero_grad",
-        "state_dict",
-        "load_state_dict",
-        "apply",
-    ]
-)
+    {
+        "train", "requires_grad_", "to", "cuda", "cpu", "half", "float", "double", "zero_grad", "state_dict",
+        "load_state_dict", "apply",
+    }
+)  # fmt: skip
 # What has a state and is also moved to a device is a module: optimizers are not moved, and tensors have no state.
 STATE = frozenset({"state_dict", "load_state_dict"})
 # A class that defines one of these methods is a module class.
@@ -552,17 +349,9 @@ MOVES = frozenset({"to", "cuda", "cpu", "half", "float", "double"})
 _COMPILING_DECORATORS = ("torch.jit.*", "torch.compile", "torch.compiler.*", "torch._dynamo.*", "numba.*", "triton.*")
 # Decorators whose functions are called only by their callers, with their arguments.
 _TRANSPARENT_DECORATORS = (
-    "torch.*",
-    "functools.*",
-    "contextlib.*",
-    "typing.*",
-    "abc.*",
-    "builtins.staticmethod",
-    "builtins.classmethod",
-    "builtins.property",
-    "*.no_grad",
-    "*.inference_mode",
-)
+    "torch.*", "functools.*", "contextlib.*", "typing.*", "abc.*", "builtins.staticmethod", "builtins.classmethod",
+    "builtins.property", "*.no_grad", "*.inference_mode",
+)  # fmt: skip
 # Functions that only write their first argument to a file.
 _SAVING = frozenset({"torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "joblib.dump"})
 # Functions and classes that take a module as their first argument or as `model`.
@@ -587,22 +376,10 @@ _TAKING_MODULES = (
 )
 # Functions and classes that instantiate the classes passed to them: libraries that train, and fields.
 _MAKING_OBJECTS = (
-    "attr.field",
-    "attr.ib",
-    "attrs.field",
-    "collections.defaultdict",
-    "dataclasses.field",
-    "jsonargparse.CLI",
-    "jsonargparse.auto_cli",
-    "lightning.LightningCLI",
-    "pydantic.Field",
-    "pytorch_lightning.*.LightningCLI",
-    "sb3_contrib.*",
-    "skorch.*",
-    "stable_baselines3.*",
-    "torchensemble.*",
-    "transformers.*Trainer",
-)
+    "attr.field", "attr.ib", "attrs.field", "collections.defaultdict", "dataclasses.field", "jsonargparse.CLI",
+    "jsonargparse.auto_cli", "lightning.LightningCLI", "pydantic.Field", "pytorch_lightning.*.LightningCLI",
+    "sb3_contrib.*", "skorch.*", "stable_baselines3.*", "torchensemble.*", "transformers.*Trainer",
+)  # fmt: skip
 # Classes and functions whose objects hold a model of their own; `argument` may merely name the kind of model.
 _HOLDING_MODELS = (
     ("trl.*Trainer", Holding("model", "model")),
@@ -640,11 +417,6 @@ _CANONICAL_PREFIXES = (
     ("accelerate.accelerator.", "accelerate."),
     ("transformers.models.", "transformers."),
 )
-
-
-def is_bare_wrapper(name: str) -> bool:
-    """Whether a class only holds the module that it is made for, as its `module`."""
-    return canonical_name(name) in _BARE_WRAPPERS
 
 
 @lru_cache(maxsize=4096)

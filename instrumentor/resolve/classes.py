@@ -22,6 +22,7 @@ from instrumentor.resolve.own_object import (
     attributes_called_by_other_names,
     attributes_with_called_parts,
     helper_of,
+    is_attribute,
     is_computed,
     is_own,
     may_register,
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from instrumentor.resolve.units import Project
+
+
+# Members that show that an attribute is a module.
+_OF_MODULES = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {"forward"}) - catalogue.MOVES
 
 
 class Declaration(NamedTuple):
@@ -306,6 +311,11 @@ class Hierarchy:
         """Whether instances are modules, with or without parameters."""
         return self.nature(cls) in (Nature.MODULE, Nature.NO_PARAMS)
 
+    def is_in_module_class(self, unit: Unit, node: ast.AST) -> bool:
+        """Whether a module class contains a node."""
+        around = (each for each in unit.enclosing(node) if isinstance(each, ast.ClassDef))
+        return any(self.is_module(unit.class_of[each]) for each in around)
+
     def metaclass(self, cls: Class) -> Class | None:
         """The project's class of a class; None if it is `type` or belongs to a library."""
         for above in self.ancestors(cls):
@@ -327,23 +337,6 @@ class Hierarchy:
         return self.method(cls, "__class_getitem__") is None and any(
             getattr(each.node, "type_params", ()) or any(isinstance(base, ast.Subscript) for base in each.node.bases)
             for each in self.ancestors(cls)
-        )
-
-    def registers_nothing(self, cls: Class) -> bool:
-        """Whether no method of a module class registers anything by a call, or uses its own object as a module.
-
-        Nor can its instances be called: neither the class nor an ancestor in the project defines `forward` or
-        `__call__`.
-        """
-        bases = {None if base is None else catalogue.canonical_name(base) for base in self.library_bases(cls)}
-        related = self.ancestors(cls)
-        return (
-            bases == {"torch.nn.Module"}
-            and not any(each.node.decorator_list or each.node.keywords for each in related)
-            and not any(self.knowledge.is_listed_class(dotted_name(each)) for each in related)
-            and not any(map(self.looks_like_module, related))
-            and not any(self._text_of(each).may_register for each in related)
-            and self.method(cls, "__call__") is None
         )
 
     def nature(self, cls: Class) -> Nature:
@@ -556,12 +549,19 @@ class _Uses(NamedTuple):
     @classmethod
     def of(cls, nodes: Sequence[ast.AST], own: frozenset[str]) -> _Uses:
         """The uses in one class."""
-        called = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-        whole = {each.attr for each in called if is_own(each.value, own)}
-        whole |= _attributes_iterated(nodes, own) | _attributes_used_as_modules(nodes, own)
-        whole |= attributes_called_by_other_names(nodes, own)
-        with_called_elements = frozenset(_attributes_with_called_elements(nodes, own))
-        return cls(frozenset(whole), with_called_elements, frozenset(attributes_with_called_parts(nodes, own)))
+        whole = _attributes_iterated(nodes, own) | attributes_called_by_other_names(nodes, own)
+        with_called_elements: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                held = node.func
+                while isinstance(held, ast.Subscript):
+                    held = held.value
+                if is_attribute(held, own):
+                    (whole if held is node.func else with_called_elements).add(held.attr)
+            elif isinstance(node, ast.Attribute) and node.attr in _OF_MODULES and is_attribute(node.value, own):
+                whole.add(node.value.attr)
+        with_called_parts = attributes_with_called_parts(nodes, own)
+        return cls(frozenset(whole), frozenset(with_called_elements), frozenset(with_called_parts))
 
     @classmethod
     def joined(cls, several: Sequence[_Uses]) -> _Uses:
@@ -640,38 +640,13 @@ def _attribute_stores(nodes: Sequence[ast.AST], own: frozenset[str]) -> Iterator
                     yield each.attr, value
 
 
-def _attributes_used_as_modules(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
-    words = catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {"forward"}
-    return {
-        node.value.attr
-        for node in nodes
-        if isinstance(node, ast.Attribute)
-        and node.attr in words - {"to", "cuda", "cpu", "float", "half", "double"}
-        and isinstance(node.value, ast.Attribute)
-        and is_own(node.value.value, own)
-    }
-
-
-def _attributes_with_called_elements(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
-    """The attributes whose elements are called: `self.layers[0](x)`."""
-    found = set()
-    for node in nodes:
-        called = node.func if isinstance(node, ast.Call) else None
-        held = called
-        while isinstance(held, ast.Subscript):
-            held = held.value
-        if held is not called and isinstance(held, ast.Attribute) and is_own(held.value, own):
-            found.add(held.attr)
-    return found
-
-
 def _attributes_iterated(nodes: Sequence[ast.AST], own: frozenset[str]) -> set[str]:
     """The attributes that loops iterate over, directly or by their length; not the numbers in a `range`."""
     pending: list[ast.AST] = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
     found: set[str] = set()
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.Attribute) and is_own(node.value, own):
+        if is_attribute(node, own):
             found.add(node.attr)
         elif isinstance(node, ast.Call) and spelling(node.func) == "range":
             pending.extend(each for each in walk(node) if isinstance(each, ast.Call) and spelling(each.func) == "len")

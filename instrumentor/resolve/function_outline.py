@@ -20,7 +20,7 @@ from instrumentor.resolve.bindings import (
     stores,
 )
 from instrumentor.resolve.mentions import value_names
-from instrumentor.source.nodes import DISPLAYS, last_name, walk
+from instrumentor.source.nodes import DISPLAYS, decorators_of, last_name, walk
 
 if TYPE_CHECKING:
     from instrumentor.resolve.units import FunctionNode, Unit
@@ -46,26 +46,12 @@ _ASSIGNING = frozenset(
 
 # Decorators that pass the decorated function to nobody.
 _PLAIN_DECORATORS = frozenset(
-    [
-        "abstractmethod",
-        "cache",
-        "cached_property",
-        "classmethod",
-        "contextmanager",
-        "deleter",
-        "getter",
-        "inference_mode",
-        "lru_cache",
-        "no_grad",
-        "overload",
-        "override",
-        "property",
-        "setter",
-        "staticmethod",
-        "total_ordering",
-        "wraps",
-    ]
-)
+    {
+        "abstractmethod", "cache", "cached_property", "classmethod", "contextmanager", "deleter", "getter",
+        "inference_mode", "lru_cache", "no_grad", "overload", "override", "property", "setter", "staticmethod",
+        "total_ordering", "wraps",
+    }
+)  # fmt: skip
 
 
 class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
@@ -273,8 +259,7 @@ def _called_in(function: ast.Lambda, spelled: dict[ast.AST, list[str]]) -> list[
 
 def is_handed_to_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a function has a decorator that may pass it on."""
-    makers = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
-    return not all(last_name(each) in _PLAIN_DECORATORS for each in makers)
+    return not all(last_name(each) in _PLAIN_DECORATORS for each in decorators_of(function))
 
 
 def _handed_to_decorators(unit: Unit, nodes: list[ast.AST]) -> list[str]:

@@ -43,7 +43,7 @@ from instrumentor.resolve.own_object import (
     registers,
 )
 from instrumentor.source import nodes
-from instrumentor.source.nodes import last_name, named_parameters, positional_parameters, walk
+from instrumentor.source.nodes import decorators_of, last_name, named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
@@ -194,7 +194,7 @@ def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: 
             variables.setdefault(name, []).append(variable.value)
     kind = "generator" if generates else ""
     if is_method:
-        decorators = {last_name(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list}
+        decorators = set(map(last_name, decorators_of(node)))
         kind = next((_KINDS[name] for name in sorted(decorators & _KINDS.keys())), kind)
     return FunctionFacts(
         node.lineno,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.bindings import function_around
@@ -43,11 +44,9 @@ def function_returning(
     function = function_around(unit, node)
     if not isinstance(function, ast.FunctionDef) or unit.parents[function] is not unit.tree:
         return None
-    above: ast.AST = node
-    while above is not function:
-        above = unit.parents[above]
-        if isinstance(above, _REPEATED):
-            return None
+    inside = takewhile(lambda each: each is not function, unit.enclosing(node))
+    if any(isinstance(each, _REPEATED) for each in inside):
+        return None
     if _contents(unit, function).has_yield:
         return None
     statement = unit.parents[node]

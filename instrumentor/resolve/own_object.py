@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.source.nodes import last_name, named_parameters, positional_parameters, walk
+from instrumentor.source.nodes import arguments_of, last_name, named_parameters, positional_parameters, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -111,7 +111,7 @@ def attributes_called_by_other_names(nodes: Iterable[ast.AST], names: Set[str]) 
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called.add(node.func.id)
         elif isinstance(node, ast.Assign):
-            attributes = {each.attr for each in _choices(node.value) if _is_attribute(each, names)}
+            attributes = {each.attr for each in _choices(node.value) if is_attribute(each, names)}
             for target in node.targets if attributes else ():
                 if isinstance(target, ast.Name):
                     held.setdefault(target.id, set()).update(attributes)
@@ -125,7 +125,8 @@ def _choices(value: ast.expr) -> list[ast.expr]:
     return [each for inner in value.values for each in _choices(inner)] if isinstance(value, ast.BoolOp) else [value]
 
 
-def _is_attribute(node: ast.expr, names: Set[str]) -> TypeGuard[ast.Attribute]:
+def is_attribute(node: ast.AST | None, names: Set[str]) -> TypeGuard[ast.Attribute]:
+    """Whether an expression is an attribute of the object at hand."""
     return isinstance(node, ast.Attribute) and is_own(node.value, names)
 
 
@@ -168,4 +169,4 @@ def _is_stored_into(node: ast.AST, names: Set[str]) -> bool:
 
 
 def _is_passed(node: ast.Call, names: Set[str]) -> bool:
-    return any(is_own(each, names) for each in (*node.args, *(keyword.value for keyword in node.keywords)))
+    return any(is_own(each, names) for each in arguments_of(node))

@@ -169,6 +169,16 @@ class Unit:
         """The annotated declarations of variables and attributes."""
         return tuple([node for node in self.parents if isinstance(node, ast.AnnAssign)])
 
+    def enclosing(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes that contain a node, the innermost first."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def class_around(self, node: ast.AST) -> Class | None:
+        """The innermost class that contains a node; None if there is none."""
+        return next((self.class_of[each] for each in self.enclosing(node) if isinstance(each, ast.ClassDef)), None)
+
     def take_apart(self) -> None:
         """Release its classes and functions. They refer back to it, which only the garbage collector would free."""
         for cls in self.class_of.values():

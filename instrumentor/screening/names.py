@@ -52,38 +52,26 @@ _TAKING_MODULES = frozenset({"prepare", "prepare_model", "setup", "setup_module"
 # The limit on nested calls. Of mutually recursive functions, each is asked once.
 _MAX_DEPTH = 30
 _MAX_FOLLOWED = 400
-
-
-_TENSOR_METHODS = """
-    abs add add_ all amax amin any argmax argmin argsort astype bfloat16 bmm bool byte ceil char chunk clamp clamp_
-    clip clone contiguous copy_ cos cpu cross cuda cumprod cumsum data_ptr detach detach_ diagonal diff dim div div_
-    double eq erf exp expand expand_as fill_ flatten flip float floor gather ge get_device gt half imag index_add_
-    index_copy_ index_fill_ index_put_ index_select int is_contiguous is_floating_point isfinite isinf isnan item le log
-    log2 logical_and logical_not logical_or long lt masked_fill masked_fill_ masked_scatter masked_select matmul max
-    mean median min mm movedim mul mul_ multinomial narrow ndimension ne neg new_empty new_full new_ones new_tensor
-    new_zeros nonzero norm normal_ numel numpy outer permute pin_memory polar pow prod ravel real reciprocal relu repeat
-    repeat_interleave reshape resize_ roll rot90 round rsqrt scatter scatter_ scatter_add scatter_add_ select sigmoid
-    sign sin size softmax sort split sqrt square squeeze squeeze_ std stride sub sub_ sum swapaxes t take tan tanh tile
-    to tobytes tolist topk trace transpose tril triu trunc type type_as unbind unfold uniform_ unique unsqueeze
-    unsqueeze_ var view view_as where zero_
-"""
+# Methods of tensors besides the common ones, and of arrays, paths, files, patterns, loggers and containers.
 _OTHER_METHODS = """
-    absolute addHandler as_posix close critical debug end endswith error exception exists expanduser findall finditer
-    flush fullmatch getvalue glob group groupdict groups info isEnabledFor is_dir is_file iterdir joinpath log match
-    mkdir open read read_bytes read_text readline readlines relative_to rename resolve rglob search seek setLevel span
-    start stat sub tell touch unlink warn warning with_name with_suffix write write_bytes write_text
-    appendleft extendleft most_common move_to_end popleft
+    absolute addHandler all amax amin any appendleft argsort as_posix astype bmm byte ceil char clip close cos
+    critical cross cumprod cumsum data_ptr debug diagonal diff end eq erf error exception exists expanduser
+    extendleft findall finditer flip floor flush fullmatch ge get_device getvalue glob group groupdict groups gt
+    index_add_ index_copy_ index_fill_ index_put_ info isEnabledFor is_contiguous is_dir is_file is_floating_point
+    isfinite isinf isnan iterdir joinpath le log2 logical_and logical_not logical_or masked_fill_ masked_scatter
+    masked_select match median mkdir most_common move_to_end movedim multinomial narrow ne neg new_empty new_full
+    new_ones new_zeros nonzero normal_ open outer pin_memory polar popleft prod ravel read read_bytes read_text
+    readline readlines reciprocal relative_to relu rename repeat_interleave resolve rglob roll rot90 round rsqrt
+    scatter scatter_add scatter_add_ search seek select setLevel sigmoid sign sin span square squeeze_ start stat
+    stride swapaxes take tan tanh tell tile tobytes topk touch trace tril triu trunc unbind unfold uniform_ unique
+    unlink warn warning where with_name with_suffix write write_bytes write_text
 """
-# The methods of Python's own values, of tensors, arrays, paths, files, patterns, loggers and containers.
+# The methods of all these, and of Python's own values. A class may well define `new` to make a model.
 VALUE_METHODS = (
-    (
-        frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
-        | frozenset(_TENSOR_METHODS.split())
-        | frozenset(_OTHER_METHODS.split())
-    )
-    - EVIDENCE
-    - {"__class__"}
-)
+    frozenset(name for kind in (str, bytes, int, float, list, dict, set) for name in dir(kind))
+    | catalogue.TENSOR_METHODS
+    | frozenset(_OTHER_METHODS.split())
+) - (EVIDENCE | {"__class__", "new"})
 
 
 def _outline(function: Function) -> FunctionOutline | None:
@@ -142,12 +130,10 @@ class Names:
         )
         if holder not in ("self", "cls", "super()"):
             return None
-        above: ast.AST | None = expression
-        while above is not None and not isinstance(above, ast.ClassDef):
-            above = self._unit.parents.get(above)
-        if above is None:
+        around = self._unit.class_around(expression)
+        if around is None:
             return None
-        ancestors = self._hierarchy.ancestors(self._unit.class_of[above])
+        ancestors = self._hierarchy.ancestors(around)
         classes = ancestors[1:] if holder == "super()" else ancestors
         return next((each.methods[expression.attr] for each in classes if expression.attr in each.methods), None)
 

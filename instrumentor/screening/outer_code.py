@@ -1,40 +1,26 @@
 """The code of a file outside its module classes, which may make or get a model that must be wrapped.
 
 What is made inside module classes becomes part of a module; `plain_containers` finds the exceptions. Outside, every
-call must be known to make no module. A call's unexplained result must not be used as a module, nor go where unseen code
-may use it as one.
+call must be known to make no module. No result is followed: nothing there may be used as a module, and no code of other
+files that may use something as a module may get hold of anything.
 """
 
 from __future__ import annotations
 
 import ast
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.resolve.bindings import annotated_items, annotations_of, function_around, spelling, stores
+from instrumentor.resolve.bindings import annotated_items, annotations_of, function_around, stores
 from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
 from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
 from instrumentor.resolve.units import Class, Function, Unit
-from instrumentor.screening.names import PUTTING_METHODS, Gives
-from instrumentor.screening.variables import arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import all_parameters, children, last_name
+from instrumentor.screening.names import Gives
+from instrumentor.source.nodes import arguments_of, children, last_name
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Names
-
-# Operators that join or repeat containers. Others compute.
-_JOINING = (ast.Add, ast.BitOr, ast.Mult)
-# Builtin functions whose results contain none of their arguments.
-_COUNTING_BUILTINS = frozenset(
-    f"builtins.{name}"
-    for name in (
-        "abs", "all", "any", "bin", "bool", "bytes", "callable", "chr", "complex", "dir", "divmod", "float", "format",
-        "hasattr", "hash", "hex", "id", "int", "isinstance", "issubclass", "len", "oct", "ord", "pow", "print",
-        "range", "repr", "round", "slice", "str",
-    )
-)  # fmt: skip
 
 
 class OuterCode:
@@ -53,82 +39,69 @@ class OuterCode:
         self._hierarchy = hierarchy
         self._names = names
         self._callables = callables
-        self._gives: dict[ast.Call, Gives] = {}
-        self._around: dict[ast.AST, ast.ClassDef | None] = {}
-        # Whether methods of other files, which this file's classes inherit, may use modules.
-        self._uses_out_of_sight: dict[ast.ClassDef, bool] = {}
-        parameters = {node.arg for node in unit.parents if isinstance(node, ast.arg)}
-        self._parameters = parameters - unit.stored
-        self._bound = parameters | unit.stored
-        self._unexplained: set[str] = set()
-        # The methods to which an unexplained value is passed.
-        self._passed_to: set[str] = set()
 
-    def may_hold_model(self, nodes: list[ast.AST]) -> bool:
-        """Whether the code outside module classes, with the given nodes, may make or get a model."""
+    def may_hold_model(self, nodes: list[ast.AST], outside_classes: list[ast.AST]) -> bool:
+        """Whether the code outside module classes may make or get a model.
+
+        Args:
+            nodes: that code.
+            outside_classes: the part of it outside all classes.
+        """
         self._nodes = nodes
         self._calls = [node for node in nodes if isinstance(node, ast.Call)]
-        if any(map(self.uses_as_module, self._calls)):
-            return True
-        for node in self._calls:
-            self._gives[node] = self._judge_call(node)
-            if self._gives[node] is Gives.ANYTHING:
-                return True
-        if any(self._is_risky_decorator(node) for node in self._nodes):
-            return True
-        if any(map(self._hands_class_to_maker, self._calls)) or any(map(self._deals_in_modules, self._nodes)):
-            return True
-        self._find_unexplained()
         return (
-            self._is_read_in_module_classes()
-            or any(self._goes_out_of_sight(node) for node in self._calls)
-            or any(self._is_kept_out_of_sight(node) for node in self._nodes)
+            any(map(self.uses_as_module, self._calls))
+            or any(map(self._may_make_model, self._calls))
+            or any(map(self._is_risky_decorator, self._nodes))
+            or any(map(self._hands_class_to_maker, self._calls))
+            or any(map(self._deals_in_modules, self._nodes))
+            or self._is_read_in_module_classes()
+            or any(map(self._goes_out_of_sight, self._calls))
+            or any(map(self._is_used_out_of_sight, self._nodes))
+            or any(self._has_attribute(target) for node in outside_classes for target, _ in stores(node))
             or self._may_methods_make_modules()
         )
 
     # ---- what calls give ----
 
-    def _judge_call(self, node: ast.Call) -> Gives:
+    def _may_make_model(self, node: ast.Call) -> bool:
         if _makes_bare_object(node.func):
-            return Gives.ANYTHING
-        return Gives.UNKNOWN if self._decorates_class(node) else self._judge(node.func, node)
+            return True
+        return not self._decorates_class(node) and self._gives_anything(node.func, node)
 
-    def _judge(self, function: ast.expr, node: ast.AST) -> Gives:
+    def _gives_anything(self, function: ast.expr, node: ast.AST) -> bool:
+        """Whether calling a function at a node may make a model."""
         meaning = self._names.meaning(function)
         if isinstance(node, ast.Call) and (is_copy_of_attributes(node) or self._copies_what_is_not_known(node)):
-            return Gives.UNKNOWN
+            return False
         if isinstance(meaning, str):
             if meaning in catalogue.MAPPING and isinstance(node, ast.Call) and node.args:
-                return self._judge(node.args[0], node.args[0])
-            if meaning == "builtins.setattr":
-                return Gives.NO_MODULE  # attributes are examined elsewhere
-            return self._callables.of_library(meaning)
+                return self._gives_anything(node.args[0], node.args[0])
+            # What `setattr` sets is examined elsewhere.
+            return meaning != "builtins.setattr" and self._callables.of_library(meaning) is Gives.ANYTHING
         if isinstance(meaning, Class):
-            return Gives.ANYTHING if self._hierarchy.is_module(meaning) else Gives.NO_MODULE
+            return self._hierarchy.is_module(meaning)
         if isinstance(meaning, Function):
             if meaning.unit is not self._unit:
-                return self._callables.of_function(meaning)
+                return self._callables.of_function(meaning) is Gives.ANYTHING
             # Its calls are examined themselves, unless it is a method of a module.
-            return Gives.ANYTHING if self._is_in_module(meaning) else Gives.UNKNOWN
+            return self._hierarchy.is_in_module_class(self._unit, meaning.node)
         if isinstance(meaning, Unit):
-            return Gives.UNKNOWN  # a submodule with the name of the function in it
+            return False  # a submodule with the name of the function in it
         if isinstance(function, ast.Attribute):
             if isinstance(node, ast.Call) and function.attr in EVIDENCE and not self.uses_as_module(node):
-                return Gives.UNKNOWN
-            return self._callables.of_method(function.attr)
-        return self._callables.unnamed
+                return False
+            return self._callables.of_method(function.attr) is Gives.ANYTHING
+        return self._callables.unnamed is Gives.ANYTHING
 
     def _copies_what_is_not_known(self, node: ast.Call) -> bool:
-        """Whether a call copies something of unknown origin, or the result of a call that makes no module."""
+        """Whether a call copies something of unknown origin, or the result of a call, which is examined itself."""
         if self._names.meaning(node.func) not in ("copy.copy", "copy.deepcopy") or not node.args:
             return False
-        copied = node.args[0]
-        if isinstance(copied, ast.Call):
-            return copied in self._gives and self._gives[copied] is not Gives.ANYTHING
-        root = copied
+        root = node.args[0]
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
-        return isinstance(root, ast.Name) and self._names.is_stored(root)
+        return isinstance(node.args[0], ast.Call) or (isinstance(root, ast.Name) and self._names.is_stored(root))
 
     def uses_as_module(self, node: ast.Call) -> bool:
         """Whether a call by itself shows that its receiver is a module."""
@@ -147,14 +120,6 @@ class OuterCode:
             return False
         return not isinstance(function, ast.Name) or self._names.is_stored(function)
 
-    def _is_in_module(self, function: Function) -> bool:
-        above: ast.AST | None = function.node
-        while above is not None:
-            if isinstance(above, ast.ClassDef) and self._hierarchy.is_module(self._unit.class_of[above]):
-                return True
-            above = self._unit.parents.get(above)
-        return False
-
     def _decorates_class(self, node: ast.Call) -> bool:
         """Whether a call makes a decorator of a class. The analysis ignores what decorators do to classes."""
         above = self._unit.parents[node]
@@ -165,7 +130,7 @@ class OuterCode:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         plain = [each for each in node.decorator_list if not isinstance(each, ast.Call)]
-        return any(self._judge(each, each) is Gives.ANYTHING for each in plain)
+        return any(self._gives_anything(each, each) for each in plain)
 
     def _may_methods_make_modules(self) -> bool:
         """Whether a known file has a function, or stores something callable, under the name of a method relied on.
@@ -188,8 +153,7 @@ class OuterCode:
         if isinstance(unit, OutlinedUnit):
             named = [each for each in unit.function_by_key.values() if each.name in names]
             return not names.isdisjoint(unit.outline.stored) or any(
-                self._callables.of_function(each) is Gives.ANYTHING
-                or (each.name in self._passed_to and self._callables.may_use_modules(each))
+                self._callables.of_function(each) is Gives.ANYTHING or self._callables.may_use_modules(each)
                 for each in named
             )
         owners = [cls for cls in unit.class_of.values() if self._hierarchy.is_module(cls)]
@@ -241,68 +205,17 @@ class OuterCode:
                 return meaning is None
         return any(map(self._may_be_class, children(value)))
 
-    # ---- unexplained values ----
-
-    def _find_unexplained(self) -> None:
-        """Find the names that may hold a value that only its use would explain."""
-        held = [(target, value) for node in self._nodes for target, value in stores(node)]
-        functions = [node for node in self._nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        is_settled = False
-        while not is_settled:
-            before = len(self._unexplained)
-            for target, value in held:
-                if self._is_unexplained(value) or self._is_fetched(target, value):
-                    self._unexplained.update(_names_in(target))
-            passing = [node for node in self._calls if any(map(self._is_unexplained, arguments_of(node)))]
-            self._unexplained.update(
-                holder for node in passing if (holder := self._holder(node)) in self._bound and holder != "self"
-            )
-            called = {last_name(node.func) for node in passing}
-            makes_own = not called.isdisjoint(("__init__", "cls", *self._unit.classes))
-            for function in functions:
-                if function.name in called or (function.name == "__init__" and makes_own):
-                    self._unexplained.update(each.arg for each in all_parameters(function.args))
-            is_settled = len(self._unexplained) == before
-
-    def _is_unexplained(self, value: ast.expr | ast.AST) -> bool:
-        if isinstance(value, ast.Name):
-            return value.id in self._unexplained
-        if isinstance(value, ast.Call):
-            if self._names.meaning(value.func) in _COUNTING_BUILTINS:
-                return False
-            return self._gives.get(value) is not Gives.NO_MODULE or any(map(self._is_unexplained, arguments_of(value)))
-        if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await)):
-            return self._is_unexplained(value.value)
-        return any(map(self._is_unexplained, _parts(value)))
-
-    def _holder(self, node: ast.Call) -> str:
-        """The name of the list or other object into which a method may put its arguments."""
-        root, _, rest = spelling(node.func).partition(".")
-        name = rest.rpartition(".")[2]
-        return root if name in PUTTING_METHODS or name in self._callables.relied_on else ""
-
-    def _is_fetched(self, target: ast.expr, value: ast.expr) -> bool:
-        """Whether an attribute or element of something of unknown origin, other than a parameter, gets a name."""
-        base: ast.expr = value
-        while isinstance(base, (ast.Attribute, ast.Subscript, ast.Call)):
-            base = base.func if isinstance(base, ast.Call) else base.value
-        return (
-            isinstance(value, (ast.Attribute, ast.Subscript))
-            and isinstance(target, (ast.Name, ast.Attribute))
-            and isinstance(base, ast.Name)
-            and base.id not in self._parameters
-            and self._names.meaning(value) is None
-        )
+    # ---- where results may go ----
 
     def _is_read_in_module_classes(self) -> bool:
-        """Whether a method of a module uses an unexplained value by a name from the top level of the file."""
+        """Whether a module class uses a variable from the top level of the file."""
         outer = set(map(id, self._nodes))
         kept = {
             name
             for node in self._nodes
             for target, _ in stores(node)
             for name in _names_in(target)
-            if name in self._unexplained and function_around(self._unit, node) is None
+            if function_around(self._unit, node) is None
         }
         return any(
             isinstance(node, ast.Name) and node.id in kept and id(node) not in outer and self._names.is_of_top(node)
@@ -310,58 +223,23 @@ class OuterCode:
         )
 
     def _goes_out_of_sight(self, node: ast.Call) -> bool:
-        """Whether a call passes an unexplained value to a function that is not examined here."""
+        """Whether a call leads to code of another file that may use something as a module, or sets an attribute."""
         meaning = self._names.meaning(node.func)
-        is_passed = any(map(self._is_unexplained, arguments_of(node)))
-        if isinstance(meaning, str):
-            return meaning == "builtins.setattr" and any(map(self._is_unexplained, node.args[2:]))
-        if isinstance(meaning, (Function, Class)):
-            # What an object holds goes where the object goes.
-            is_elsewhere = meaning.unit is not self._unit
-            return is_elsewhere and (is_passed or self._is_kept) and self._callables.may_use_modules(meaning)
-        if is_passed and isinstance(node.func, ast.Attribute) and node.func.attr in self._callables.relied_on:
-            self._passed_to.add(node.func.attr)
-        return False
+        if meaning == "builtins.setattr":
+            return any(not isinstance(each, (ast.Constant, ast.Lambda)) for each in node.args[2:])
+        if not isinstance(meaning, (Function, Class)):
+            return False
+        return meaning.unit is not self._unit and self._callables.may_use_modules(meaning)
 
-    @cached_property
-    def _is_kept(self) -> bool:
-        """Whether an unexplained value is stored in an attribute, or in a container that an attribute holds."""
-        stored = [value for node in self._nodes for target, value in stores(node) if self._has_attribute(target)]
-        put = [
-            each
-            for node in self._calls
-            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Attribute)
-            for each in arguments_of(node)
-        ]
-        return any(map(self._is_unexplained, (*stored, *put)))
-
-    def _is_kept_out_of_sight(self, node: ast.AST) -> bool:
-        """Whether an unexplained value is stored in an attribute that inherited methods of another file may use."""
-        owner = self._class_around(node)
-        if owner is not None:
-            if owner not in self._uses_out_of_sight:
-                self._uses_out_of_sight[owner] = any(
-                    isinstance(each.unit, OutlinedUnit)
-                    and (
-                        each.unit.outline.uses_modules
-                        or self._callables.declares_modules(each.unit, each.unit.outline.top)
-                    )
-                    for each in self._hierarchy.ancestors(self._unit.class_of[owner])
-                )
-            if not self._uses_out_of_sight[owner]:
-                return False
-        return any(self._has_attribute(target) and self._is_unexplained(value) for target, value in stores(node))
-
-    def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """The innermost class that contains a node or is it; None if there is none."""
-        above: ast.AST | None = node
-        while above is not None and not isinstance(above, ast.ClassDef):
-            if above in self._around:
-                above = self._around[above]
-                break
-            above = self._unit.parents.get(above)
-        self._around[node] = above
-        return above
+    def _is_used_out_of_sight(self, node: ast.AST) -> bool:
+        """Whether it is a class that inherits methods of another file, which may use its attributes as modules."""
+        cls = self._unit.class_of[node] if isinstance(node, ast.ClassDef) else None
+        if cls is None or self._hierarchy.is_module(cls):
+            return False
+        above = [each.unit for each in self._hierarchy.ancestors(cls) if isinstance(each.unit, OutlinedUnit)]
+        return any(
+            each.outline.uses_modules or self._callables.declares_modules(each, each.outline.top) for each in above
+        )
 
     def _has_attribute(self, target: ast.expr) -> bool:
         """Whether a target is an attribute or an element of one. Those of libraries, as `sys.modules`, do not count."""
@@ -377,13 +255,6 @@ class OuterCode:
 def _declared_by(node: ast.AST) -> list[ast.expr]:
     """The annotations of a node, with those of a tuple's items."""
     return [each for annotation in annotations_of(node) for each in (annotation, *annotated_items(annotation))]
-
-
-def _parts(value: ast.AST) -> list[ast.expr]:
-    """The expressions that an expression's value may be or contain. An iterable stands for its loop variables."""
-    if isinstance(value, ast.BinOp):
-        return [value.left, value.right] if isinstance(value.op, _JOINING) else []
-    return [*choices_of(value), *elements_of(value)]
 
 
 def _makes_bare_object(function: ast.expr) -> bool:

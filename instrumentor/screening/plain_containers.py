@@ -6,18 +6,27 @@ The search is for an attribute that may hold a plain container of something that
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import stores
+from instrumentor.resolve.mentions import value_names
 from instrumentor.resolve.units import Class, Function, Unit
 from instrumentor.screening.names import PUTTING_METHODS, VALUE_METHODS, Gives
-from instrumentor.screening.variables import Variables, arguments_of, choices_of, elements_of
-from instrumentor.source.nodes import DISPLAYS, last_name
+from instrumentor.source.nodes import (
+    DISPLAYS,
+    all_parameters,
+    arguments_of,
+    choices_of,
+    elements_of,
+    last_name,
+    walk,
+)
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
     from instrumentor.screening.names import Callables, Names
-    from instrumentor.screening.variables import Definition, Variable
 
 _COPYING = frozenset(
     {"list", "tuple", "set", "dict", "OrderedDict", "sorted", "reversed", "deque", "zip", "enumerate", "chain"}
@@ -28,7 +37,7 @@ _ROUNDS = (ast.For, ast.AsyncFor, ast.comprehension)
 class PlainContainers:
     """Searches for modules in plain containers, in the code of module classes.
 
-    A call whose callee is not known may make a module.
+    A call whose callee is not known may make a module. Variables and functions are told apart by their names alone.
 
     Args:
         unit: the file, with that code and all other.
@@ -41,57 +50,92 @@ class PlainContainers:
         self._hierarchy = hierarchy
         self._names = names
         self._callables = callables
-        self._variables = variables = Variables(unit, hierarchy, names)
-        self._rounds = {id(node.target) for node in unit.parents if isinstance(node, _ROUNDS)}
-        self._methods = {node.name for node in variables.definitions}
-        self._made: set[Variable] = set()
-        self._containers: set[Variable] = set()
-        # The functions of this file that may return such modules, or containers of them.
-        self._giving: set[Definition] = set()
+        nodes = list(unit.parents)
+        self._rounds = {id(node.target) for node in nodes if isinstance(node, _ROUNDS)}
+        self._stores = [(target, value) for node in nodes for target, value in stores(node)]
+        self._calls = [node for node in nodes if isinstance(node, ast.Call)]
+        functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        self._functions = {function.name for function in functions}
+        # The parameters of all functions by the functions' names, and those of lambdas.
+        self._parameters: dict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                self._parameters[getattr(node, "name", "")].update(each.arg for each in all_parameters(node.args))
+        # The names that are read without being called, so that calls by other names may reach them.
+        self._read = set(map(last_name, value_names(unit, nodes)))
+        # What functions return or yield, by their names.
+        self._given = [
+            (function.name, node.value)
+            for function in functions
+            for node in walk(function)
+            if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None
+        ]
+        stored = [
+            (each.attr, value)
+            for target, value in self._stores
+            for each in walk(target)
+            if isinstance(each, ast.Attribute)
+        ]
+        self._attributes = {name for name, _ in stored}
+        # Those that may hold something callable that is no instance.
+        self._callable_attributes = {name for name, value in stored if _may_be_callable(value)}
+        # The variables that may hold modules made here, and plain containers of them.
+        self._made: set[str] = set()
+        self._containers: set[str] = set()
+        # The functions of this file that may return either.
+        self._giving: set[str] = set()
 
     def may_hold_model(self) -> bool:
         """Whether an attribute may hold a plain container with a module."""
         self._follow()
-        giving = {function.name for function, value in self._variables.given if self._is_container(value)}
-        return any(self._is_kept(target, value, giving) for target, value in self._variables.stores) or any(
-            self._is_put(node) or self._is_passed(node) for node in self._variables.calls
+        giving = {function for function, value in self._given if self._is_container(value)}
+        return any(self._is_kept(target, value, giving) for target, value in self._stores) or any(
+            self._is_put(node) or self._is_passed(node) for node in self._calls
         )
 
     def _follow(self) -> None:
         """Find the names of modules that may be made here, and of plain containers that may hold them."""
         before = -1
-        while before != self._size:
-            before = self._size
-            for target, value in self._variables.stores:
+        while before != (before := len(self._made) + len(self._containers) + len(self._giving)):
+            for target, value in self._stores:
                 self._follow_store(target, value)
-            for node in self._variables.calls:
+            for node in self._calls:
                 self._follow_call(node)
-            self._giving.update(function for function, value in self._variables.given if self._is_hot(value))
-
-    @property
-    def _size(self) -> int:
-        return len(self._made) + len(self._containers) + len(self._giving)
+            self._giving.update(function for function, value in self._given if self._is_hot(value))
 
     def _follow_store(self, target: ast.expr, value: ast.expr) -> None:
         if self._is_made(value):
-            self._made.update(self._variables.within(target))
+            self._made.update(_names_in(target))
         if self._is_container(value):
-            self._containers.update(self._variables.within(target))
+            self._containers.update(_names_in(target))
             if id(target) in self._rounds:
-                self._made.update(self._variables.within(target))
+                self._made.update(_names_in(target))
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and self._is_hot(value):
-            self._containers.add(self._variables.of(target.value))
+            self._containers.add(target.value.id)
 
     def _follow_call(self, node: ast.Call) -> None:
         given = arguments_of(node)
         holder = node.func.value if isinstance(node.func, ast.Attribute) else None
         if isinstance(holder, ast.Name) and self._puts(node) and any(map(self._is_hot, given)):
-            self._containers.add(self._variables.of(holder))
+            self._containers.add(holder.id)
         if self._may_keep(node):
             if any(map(self._is_made, given)):
-                self._made.update(self._variables.parameters_reached(node))
+                self._made.update(self._parameters_reached(node))
             if any(map(self._is_container, given)):
-                self._containers.update(self._variables.parameters_reached(node))
+                self._containers.update(self._parameters_reached(node))
+
+    def _parameters_reached(self, node: ast.Call) -> set[str]:
+        """The parameters of this file's functions that may get the arguments of a call."""
+        meaning = self._names.meaning(node.func)
+        if isinstance(meaning, Class):
+            return self._parameters["__init__"]
+        if isinstance(meaning, Function):
+            return self._parameters[meaning.name]
+        names = self._read | {"", last_name(node.func)}
+        is_named = isinstance(node.func, ast.Attribute) and node.func.attr != "__class__"
+        if not is_named or not self._read.isdisjoint(self._unit.classes):
+            names.add("__init__")  # the callee may be a class of this file
+        return {parameter for name in names for parameter in self._parameters.get(name, ())}
 
     def _may_keep(self, node: ast.Call) -> bool:
         """Whether a call may make a module that holds its arguments as they are, or leads to code in this file.
@@ -105,7 +149,7 @@ class PlainContainers:
             owners = [each for each in meaning.unit.class_of.values() if each.methods.get(meaning.name) is meaning]
             return meaning.unit is self._unit or any(map(self._hierarchy.is_module, owners))
         if isinstance(node.func, ast.Attribute):
-            return node.func.attr in self._methods or node.func.attr in self._variables.callable_attributes
+            return node.func.attr in self._functions | self._callable_attributes
         return meaning is None
 
     def _makes(self, node: ast.Call) -> bool:
@@ -119,15 +163,15 @@ class PlainContainers:
             return False  # nothing known; in a module class, such a call makes no module
         if isinstance(meaning, Function):
             if meaning.unit is self._unit:
-                return meaning.node in self._giving
+                return meaning.name in self._giving
             return self._callables.of_function(meaning) is not Gives.NO_MODULE
         attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return not (attribute in VALUE_METHODS and attribute not in self._methods | self._variables.attributes)
+        return not (attribute in VALUE_METHODS and attribute not in self._functions | self._attributes)
 
     def _is_made(self, value: ast.expr) -> bool:
         """Whether an expression may be a module made here."""
         if isinstance(value, ast.Name):
-            return self._variables.of(value) in self._made
+            return value.id in self._made
         if isinstance(value, ast.Call):
             return self._makes(value)
         return any(map(self._is_made, choices_of(value)))
@@ -139,7 +183,7 @@ class PlainContainers:
     def _is_container(self, value: ast.expr) -> bool:
         """Whether an expression may be a plain container of such modules."""
         if isinstance(value, ast.Name):
-            return self._variables.of(value) in self._containers
+            return value.id in self._containers
         if isinstance(value, DISPLAYS):
             return any(map(self._is_hot, elements_of(value)))
         if isinstance(value, ast.Call):
@@ -174,7 +218,7 @@ class PlainContainers:
 
     def _is_module_container(self, attribute: ast.Attribute) -> bool:
         """Whether an attribute only ever holds module containers, which register their elements as submodules."""
-        kept = [value for target, value in self._variables.stores if getattr(target, "attr", None) == attribute.attr]
+        kept = [value for target, value in self._stores if getattr(target, "attr", None) == attribute.attr]
         meanings = [self._names.meaning(value.func) if isinstance(value, ast.Call) else None for value in kept]
         return bool(kept) and all(isinstance(each, str) and catalogue.is_container(each) for each in meanings)
 
@@ -185,9 +229,20 @@ class PlainContainers:
             is_followed = meaning.unit is self._unit
         else:
             attribute = node.func.attr if isinstance(node.func, ast.Attribute) else None
-            is_followed = attribute is not None and attribute not in self._variables.callable_attributes
+            is_followed = attribute is not None and attribute not in self._callable_attributes
         return (
             not is_followed
             and self._may_keep(node)
             and any(self._is_container(each) for each in arguments_of(node) if not isinstance(each, ast.Starred))
         )
+
+
+def _names_in(target: ast.expr) -> list[str]:
+    return [node.id for node in walk(target) if isinstance(node, ast.Name)]
+
+
+def _may_be_callable(value: ast.expr) -> bool:
+    """Whether a stored value may be a class or function. Results of calls do not count."""
+    if isinstance(value, (ast.IfExp, ast.BoolOp, ast.NamedExpr)):
+        return any(map(_may_be_callable, choices_of(value)))
+    return not isinstance(value, (ast.Call, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))

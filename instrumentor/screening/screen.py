@@ -46,13 +46,14 @@ def _may_wrap(script: Unit, make_hierarchy: Callable[[], Hierarchy]) -> bool:
     callables = Callables(hierarchy, lambda: Gives.ANYTHING if circulation.has_makers else Gives.UNKNOWN)
     outer = OuterCode(script, hierarchy, names, callables)
     # First what needs no other file: most scripts with models are recognised by it.
-    calls = [node for node in _nodes(script.tree, lambda _: True) if isinstance(node, ast.Call)]
+    outside_classes = _nodes(script.tree, lambda _: True)
+    calls = [node for node in outside_classes if isinstance(node, ast.Call)]
     if any(map(outer.uses_as_module, calls)):
         return True
     if any(map(outer.calls_what_is_not_known, calls)) and callables.unnamed is Gives.ANYTHING:
         return True
     outside_modules = _nodes(script.tree, lambda node: hierarchy.is_module(script.class_of[node]))
-    if outer.may_hold_model(outside_modules):
+    if outer.may_hold_model(outside_modules, outside_classes):
         return True
     if not any(map(hierarchy.is_module, script.class_of.values())):
         return False  # no module class that could hold any

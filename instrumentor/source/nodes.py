@@ -1,4 +1,4 @@
-"""Walks AST nodes like `ast`, in less than half the time."""
+"""Walks AST nodes like `ast`, in less than half the time, and takes common parts out of them."""
 
 from __future__ import annotations
 
@@ -65,6 +65,36 @@ def parameters_with_defaults(declared: ast.arguments) -> list[tuple[ast.arg, ast
         *zip(positional[len(positional) - len(declared.defaults) :], declared.defaults, strict=True),
         *((parameter, default) for parameter, default in by_name if default is not None),
     ]
+
+
+def arguments_of(node: ast.Call) -> list[ast.expr]:
+    """The arguments of a call."""
+    return [*node.args, *(each.value for each in node.keywords)]
+
+
+def choices_of(value: ast.AST) -> list[ast.expr]:
+    """The alternatives of which an expression's value is one."""
+    if isinstance(value, ast.IfExp):
+        return [value.body, value.orelse]
+    if isinstance(value, ast.BoolOp):
+        return value.values
+    return [value.value] if isinstance(value, (ast.NamedExpr, ast.Starred, ast.Await)) else []
+
+
+def elements_of(display: ast.AST) -> list[ast.expr]:
+    """The elements of a container display or comprehension."""
+    if isinstance(display, ast.Dict):
+        return display.values
+    if isinstance(display, ast.DictComp):
+        return [display.value]
+    if isinstance(display, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        return [display.elt]
+    return display.elts if isinstance(display, (ast.List, ast.Tuple, ast.Set)) else []
+
+
+def decorators_of(node: ast.AST) -> list[ast.expr]:
+    """The decorators of a definition; of those that are called, what is called."""
+    return [each.func if isinstance(each, ast.Call) else each for each in getattr(node, "decorator_list", ())]
 
 
 def children(node: ast.AST) -> list[ast.AST]:

@@ -170,7 +170,7 @@ WRAPPED = {
     "called here and by others": ("import lib\ndef f():\n    return Net()\nm = f()\nlib.run(f)\n", [(3, "return")]),
     "kept by a module in a plain list": (PLAIN_LIST, [(5, "self.layers[*]"), (6, "self.layers[*]"), (8, "m")]),
     "registered after a plain list": (REGISTERED_LATER, [(7, "m")]),
-    "output of a model that a method makes for itself": (OWN_MODELS, [(9, "net")]),
+    "output of a model that a method makes for itself": (OWN_MODELS, [(7, "outer"), (9, "net")]),
     "a model whose output is the loss": ("import lib\nm = lib.thing()\nl = m(x)\nl.backward()\n", [(2, "m")]),
     "not always returned": (
         "def f(x):\n    m = Net()\n    if x:\n        m = x\n    return m\na = f(0)\n",

@@ -347,8 +347,8 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
                     self.size = (size,)
                     self.query = nn.Linear(size, size)
                     self.act = MAPPING["gelu"]
-                def split(self, x):
-                    return x.chunk(2)
+                def split(self, both):
+                    return both.chunk(2)
                 def forward(self, x, attention=attend):
                     states = []
                     for part in self.split(self.act(self.query(x))):
@@ -359,28 +359,6 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
                     return sum(states)
             """,
             id="what layers compute, in plain lists",
-        ),
-        pytest.param(
-            """
-            from torch import nn
-            from elsewhere import ACTIVATIONS
-            class Block(nn.Module):
-                def __init__(self, size, kind):
-                    super().__init__()
-                    self.dense = nn.Linear(size, size)
-                    self.act = ACTIVATIONS[kind]
-                def split(self, x):
-                    return x.chunk(2)
-                def forward(self, x):
-                    x = self.act(self.dense(x))
-                    return self.split(x)
-            class Blocks(nn.Module):
-                def __init__(self, sizes):
-                    super().__init__()
-                    x = (sizes, sizes)
-                    self.sizes = x
-            """,
-            id="the same name in two functions",
         ),
         pytest.param(
             """
