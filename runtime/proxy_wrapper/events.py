@@ -483,6 +483,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       it ends in its first pass.
     - "scheduler-unread": a scheduler, created at `made`, is assigned to the variable in `names`, and no code advances
       it.
+    - "count-per-batch": the numbers of equal values in `names`, which the loop at `other` adds up, are divided by its
+      number of batches at `made`.
     - "count-not-reset": the loop at `other` adds up a metric in `names` over all its passes, at `made`, and divides it
       by what stays the same.
     - "training-data-evaluated": the training data in `names`, at `made`, are used for what is second in `names`, and is
@@ -720,7 +722,7 @@ class Loading(Happening, frozen=True, gc=False):
     `shared` counts those that are also among those with which the loader before it trained, unless all of that are.
     `dropped` is the number of samples of a loader that has no batch, because all of them are fewer than a batch and
     `drop_last` drops them. `held_out` is the name of a variable with the loader, if all its samples are shared, and the
-    name says validation or test data.
+    name says validation or test data. `batch_size` is the number of samples in a batch; 0 if unknown.
     """
 
     id: Count = 0
@@ -743,6 +745,7 @@ class Loading(Happening, frozen=True, gc=False):
     samples: Count = 0
     dropped: Count = 0
     held_out: str = ""
+    batch_size: Count = 0
 
 
 class Load(Happening, frozen=True, gc=False):

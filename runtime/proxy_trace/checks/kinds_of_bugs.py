@@ -741,6 +741,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A number of samples is divided by the number of batches.",
+        "metric-per-batch",
+        (
+            "https://github.com/machine-perception-robotics-group/MPRGDeepLearningLectureNotebook/issues/4",
+            "https://github.com/MinSong2/yonlu/pull/1",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A `return` that is indented too far ends a loop over batches in its first pass.",
         "loop-left-early",
         (

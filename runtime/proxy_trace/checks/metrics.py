@@ -2,7 +2,8 @@
 
 `correct = (prediction == y).sum()` in a loop over batches keeps the number of the last batch alone, where `correct +=`
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
-above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second.
+above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is the
+number of batches, not of samples.
 """
 
 from __future__ import annotations
@@ -47,6 +48,20 @@ NOT_RESET: Final = Rule(
         "https://github.com/KAIST-vilab/OC-CSE/pull/4",
     ),
 )
+PER_BATCH: Final = Rule(
+    "metric-per-batch",
+    WARNING,
+    "Counts of samples divided by the number of batches",
+    "In the code of the training program, a loop over a data loader with several samples in a batch adds up the number "
+    "of equal values, such as correct predictions. After the loop, the sum is divided by `len(loader)`, which is the "
+    "number of batches. So the accuracy is too high by the size of a batch, and may be above 1.",
+    "Divide by the number of samples: `correct / len(loader.dataset)`, or a counter, `total += len(y)`.",
+    "show {run} --kind source_pattern,loading",
+    sources=(
+        "https://github.com/machine-perception-robotics-group/MPRGDeepLearningLectureNotebook/issues/4",
+        "https://github.com/MinSong2/yonlu/pull/1",
+    ),
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -73,7 +88,24 @@ def _look(evidence: Evidence) -> Sight | None:
         for source in of_process.acts.sources
         if source.event.what == "count-not-reset"
     ]
+    findings += [
+        PER_BATCH.finding(
+            source.event.names[0],
+            "it counts samples, and is divided by the number of batches",
+            [of_process.process.rank],
+            place=source.place,
+        )
+        for of_process in evidence.of_processes
+        for source in of_process.acts.sources
+        if source.event.what == "count-per-batch" and _has_batches(source, list(of_process.acts.loaders.values()))
+    ]
     return Sight(findings) if findings else None
+
+
+def _has_batches(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
+    """Whether the data loaders of a loop are known, and have several samples in a batch."""
+    sizes = [loader.last.batch_size for loader in loaders if loader.place == source.other]
+    return bool(sizes) and all(size > 1 for size in sizes)
 
 
 def _has_one_batch(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
@@ -82,5 +114,5 @@ def _has_one_batch(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
     return bool(batches) and all(count == 1 for count in batches)
 
 
-CHECK: Final = Check("metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET))
+CHECK: Final = Check("metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET, PER_BATCH))
 """Applies if the source shows a metric that does not."""

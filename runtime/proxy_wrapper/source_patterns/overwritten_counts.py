@@ -61,7 +61,7 @@ def _overwritten(loop: ast.For | ast.AsyncFor, scope: Scope) -> Iterator[tuple[i
             continue
         divisors = list(_divisors_after(name, loop, scope))
         if divisors and (
-            _counts_equal(statement.value, loop) or any(_is_number_of_batches(each, loop) for each in divisors)
+            counts_equal(statement.value, loop) or any(_is_number_of_batches(each, loop) for each in divisors)
         ):
             yield statement.lineno, name
 
@@ -100,7 +100,7 @@ def _divisors_after(name: str, loop: ast.For | ast.AsyncFor, scope: Scope) -> It
             yield node.right
 
 
-def _counts_equal(value: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
+def counts_equal(value: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether an expression is the number of equal values."""
     for node in ast.walk(value):
         if isinstance(node, ast.Call) and last_name(node.func) in _COUNTS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from proxy_trace.checks import metrics
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, find
@@ -35,3 +37,19 @@ def test_a_sum_over_all_epochs_is_told_at_its_line(tmp_path: Path, write_trace: 
     record = events.SourcePattern(1, what="count-not-reset", names=["correct"], made=3, other=4)
     (finding,) = find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, record), metrics.CHECK)
     assert (finding.code, finding.name, finding.place) == ("metric-not-reset", "correct", "train.py:21")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_told"), [((25,), True), ((1,), False), ((25, 1), False), ((0,), False), ((), False)]
+)
+def test_a_count_divided_by_batches_is_told_where_batches_have_several_samples(
+    tmp_path: Path, write_trace: WriteTrace, sizes: tuple[int, ...], is_told: bool
+) -> None:
+    record = events.SourcePattern(1, what="count-per-batch", names=["correct"], made=3, other=4)
+    loaders = [
+        events.Loading(2, location=4, id=number, sampler="SequentialSampler", batches=4, count=1, batch_size=size)
+        for number, size in enumerate(sizes, 1)
+    ]
+    trace = write_trace(tmp_path / "a.jsonl", *PLACES, NET, record, *loaders)
+    found = [(each.code, each.name, each.place) for each in find(trace, metrics.CHECK)]
+    assert found == [("metric-per-batch", "correct", "train.py:21")] * is_told

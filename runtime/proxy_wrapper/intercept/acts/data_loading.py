@@ -277,6 +277,7 @@ class DataLoading(ReplacingInterceptor):
             0 if loader.chosen is None else loader.chosen.size,
             _count_dropped(getattr(iteration, "_index_sampler", None)),
             self._held_out_name(loader),
+            _size_of_batches(getattr(iteration, "_index_sampler", None)),
         )
         tracer.broadcast(event, location, level=INFO, also=(changed_by, sampler_made, drawn_at))
 
@@ -414,6 +415,12 @@ def _is_countable(index_sampler: Any) -> bool:
 def _count_batches(index_sampler: Any) -> int:
     """How many batches a loader has; 0 if only the program's code knows."""
     return len(index_sampler) if _is_countable(index_sampler) else 0
+
+
+def _size_of_batches(index_sampler: Any) -> int:
+    """How many samples a batch has; 0 if unknown."""
+    size = index_sampler.batch_size if type(index_sampler) is BatchSampler else 0
+    return size if type(size) is int else 0
 
 
 def _count_dropped(index_sampler: Any) -> int:

@@ -1,0 +1,69 @@
+"""Finds counts of correct predictions that are divided by the number of batches.
+
+for x, y in loader:
+    correct += (model(x).argmax(1) == y).sum().item()
+accuracy = correct / len(loader)            # where len(loader.dataset) was meant
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.source_patterns.overwritten_counts import counts_equal
+from proxy_wrapper.source_patterns.pattern import Pattern
+from proxy_wrapper.source_patterns.syntax import last_name, names_in, nodes_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy_wrapper.source_patterns.syntax import Scope
+
+PER_BATCH: Final = "count-per-batch"
+
+_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "progress_bar", "track"})
+_AVERAGES: Final = frozenset({"mean", "average"})
+
+
+def counts_per_batch(scope: Scope) -> Iterator[Pattern]:
+    """The divisions of a scope of such counts. `other` is the line of the loop."""
+    for loop in scope.nodes:
+        if not isinstance(loop, (ast.For, ast.AsyncFor)):
+            continue
+        counts = _counts(loop)
+        batches = f"len({ast.unparse(_iterated(loop))})"
+        end = loop.end_lineno or loop.lineno
+        for node in scope.nodes if counts else ():
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or node.lineno <= end:
+                continue
+            divided = [name for name in counts if name in names_in(node.left)]
+            is_same = not any(scope.is_stored_between(name, end, node.lineno) for name in divided)
+            if divided and is_same and ast.unparse(node.right) in (batches, f"float({batches})"):
+                yield Pattern(PER_BATCH, node.lineno, tuple(divided), loop.lineno)
+
+
+def _iterated(loop: ast.For | ast.AsyncFor) -> ast.expr:
+    """What a loop goes through, without what only counts or displays its passes."""
+    iterated = loop.iter
+    while isinstance(iterated, ast.Call) and last_name(iterated.func) in _WRAPPERS and iterated.args:
+        iterated = iterated.args[0]
+    return iterated
+
+
+def _counts(loop: ast.For | ast.AsyncFor) -> list[str]:
+    """The variables to which a loop adds nothing but numbers of equal values."""
+    added: dict[str, bool] = {}
+    for node in nodes_within(loop):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            is_count = isinstance(node.op, ast.Add) and counts_equal(node.value, loop) and not _is_averaged(node.value)
+            added[node.target.id] = added.get(node.target.id, True) and is_count
+    return [name for name, is_count in added.items() if is_count]
+
+
+def _is_averaged(value: ast.expr) -> bool:
+    """Whether a value is divided, so that it is one of a whole batch."""
+    return any(
+        (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)))
+        or (isinstance(node, ast.Call) and last_name(node.func) in _AVERAGES)
+        for node in ast.walk(value)
+    )
