@@ -2,8 +2,8 @@
 
 `correct = (prediction == y).sum()` in a loop over batches keeps the number of the last batch alone, where `correct +=`
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
-above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is the
-number of batches, not of samples.
+above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is
+the number of batches, not of samples.
 """
 
 from __future__ import annotations
