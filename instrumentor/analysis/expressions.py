@@ -158,6 +158,7 @@ class Evaluator:
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
+                self.numbering.note_wrapped(node, receiver, arguments)
                 found = self.calls.call_methods(receiver, function.attr, node, arguments)
                 let_unseen_run(self.scope)
                 return found
@@ -168,6 +169,7 @@ class Evaluator:
         if bare_objects(held):
             self.facts.note_event(self.facts.called, held, self.scope.event(node))
         found = join([self.calls.apply(atom, node, arguments) for atom in in_order(held)])
+        self.numbering.note_wrapped(node, held, arguments)
         self.numbering.note_call(node, held, arguments)
         if any(atom.is_object for atom in found):
             self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
@@ -184,6 +186,8 @@ class Evaluator:
             held = self._operand(argument)
             items = self._items(held) if isinstance(argument, ast.Starred) and not starred else None
             if isinstance(argument, ast.Starred) and items is not None:
+                for position, number in self._item_numbers(argument.value, len(items)).items():
+                    numbers[len(positional) + position] = number
                 positional.extend(items)
             elif isinstance(argument, ast.Starred):
                 starred.append(held)
@@ -212,6 +216,13 @@ class Evaluator:
         if not packs or len(packs) < len(held) or len({len(pack.items) for pack in packs}) > 1:
             return None
         return [join(items) for items in zip(*(pack.items for pack in packs), strict=True)]
+
+    def _item_numbers(self, node: ast.expr, count: int) -> dict[int, Number]:
+        """The object numbers of the elements of an unpacked argument, by position."""
+        if not isinstance(node, ast.Name):
+            return {}
+        paths = {position: (node.id, f"[{position}]") for position in range(count)}
+        return {position: self.scope.env.number(path) for position, path in paths.items() if self.scope.env.get(path)}
 
     # ---- displays ----
 

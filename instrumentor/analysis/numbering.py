@@ -15,12 +15,14 @@ from instrumentor.analysis.values import (
     ClassRef,
     FunctionRef,
     Instance,
+    Named,
     Parameter,
     Partial,
     Value,
     strip,
     value,
 )
+from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
@@ -47,10 +49,12 @@ class Numbering:
         # By the call: the number of what the generator first and last yields; the attributes of the new instance.
         self._yielded: dict[int, Number] = {}
         self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
+        # The numbers of wrapped objects, by calls that only wrap.
+        self._wrapped: dict[int, Number] = {}
 
     def forget(self, node: ast.expr) -> None:
         """Forget the results of an expression that is evaluated again."""
-        for kept in (self._operands, self._yielded, self._initial):
+        for kept in (self._operands, self._yielded, self._initial, self._wrapped):
             kept.pop(id(node), None)
 
     def note_operand(self, node: ast.expr) -> None:
@@ -79,6 +83,8 @@ class Numbering:
         path = path_of(node)
         if path is not None:
             return self.scope.number_at(path, node)
+        if isinstance(node, ast.Attribute) and node.attr == "module" and id(node.value) in self._wrapped:
+            return self._wrapped[id(node.value)]
         function = node.func if isinstance(node, ast.Call) else None
         if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
             receiver = path_of(function.value)
@@ -146,6 +152,16 @@ class Numbering:
             given.get(name) or self.facts.number_passed(function.key, name, node, self.scope.key) for name in names
         }
         return found.pop() if len(found) == 1 else None
+
+    def note_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
+        """Record the object of a wrapper; `called` is the wrapper's class, or something that has it as a member."""
+        if 0 not in arguments.numbers:
+            return
+        names = {atom.name if isinstance(atom, Named) else None for atom in called}
+        if isinstance(node.func, ast.Attribute):
+            names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
+        if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
+            self._wrapped[id(node)] = arguments.numbers[0]
 
     def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
         """Record the attributes of a new instance, as far as its class leaves arguments in them."""
