@@ -32,8 +32,8 @@ from instrumentor.instrument import instrument_source
 from instrumentor.resolve.facts_cache import FactsCache
 from instrumentor.resolve.installed_files import InstalledFiles
 from instrumentor.resolve.module_facts import ModuleFacts
+from instrumentor.resolve.project import Sources
 from instrumentor.resolve.search_path import SearchPaths, package_folders
-from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

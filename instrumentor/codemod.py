@@ -16,8 +16,8 @@ from instrumentor.errors import InstrumentError
 from instrumentor.instrument import instrument_source
 from instrumentor.paths import files
 from instrumentor.resolve.libraries import Libraries
+from instrumentor.resolve.project import Sources
 from instrumentor.resolve.search_path import SearchPaths
-from instrumentor.resolve.units import Sources
 from instrumentor.source.source_text import decode
 from instrumentor.transformer import ProxyMaker, ProxyTransformer, transform
 

@@ -16,7 +16,7 @@ from instrumentor.paths import files
 from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.program import instrument_program
 from instrumentor.resolve.libraries import Libraries
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.project import Sources
 
 if TYPE_CHECKING:
     from instrumentor.engine.outcome import Status, Task

@@ -12,7 +12,8 @@ from instrumentor.decide.given_classes import find_given_classes
 from instrumentor.decide.program import decide_program, files_with_models
 from instrumentor.errors import NotInstrumentedError, SourceSyntaxError
 from instrumentor.nesting import room_for_nesting
-from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
+from instrumentor.resolve.project import Project, Sources
+from instrumentor.resolve.unit import SCRIPT, index_unit
 from instrumentor.rewrite import check_rewritten, plan_changes, rewrite
 from instrumentor.screening.screen import may_wrap
 from instrumentor.source.source_text import decode, parse
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from instrumentor.decide.given_classes import GivenClass
     from instrumentor.decision import Decision
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Unit, UnitFinder
+    from instrumentor.resolve.project import UnitFinder
+    from instrumentor.resolve.unit import Unit
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 

@@ -12,7 +12,8 @@ from instrumentor.decide.program import decide_program, files_with_models, recor
 from instrumentor.errors import EditedSinceError, NotInstrumentedError, SourceSyntaxError
 from instrumentor.instrument import Result
 from instrumentor.nesting import room_for_nesting
-from instrumentor.resolve.units import MAX_PROGRAM_UNITS, SCRIPT, Project, index_unit
+from instrumentor.resolve.project import MAX_PROGRAM_UNITS, Project
+from instrumentor.resolve.unit import SCRIPT, index_unit
 from instrumentor.rewrite import check_rewritten, plan_changes, rewrite
 from instrumentor.source.source_text import decode, parse
 from instrumentor.source.undo import undo
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.decide import Plan
-    from instrumentor.resolve.units import Sources, Unit
+    from instrumentor.resolve.project import Sources
+    from instrumentor.resolve.unit import Unit
     from instrumentor.settings import Settings
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from instrumentor.analysis.environment import Number
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 _PROPERTIES = frozenset({"property", "cached_property"})
 _MODULE_KEYWORDS = ("model", "module", "models", "val")

@@ -10,7 +10,7 @@ from instrumentor.source.nodes import LOOPS, TRIES, last_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
 
 
 class Condition(NamedTuple):

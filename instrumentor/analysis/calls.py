@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 # `list.append(models, model)`.

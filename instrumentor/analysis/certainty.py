@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Site
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.values import Value
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 class Certainty:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.expressions import Evaluator
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 
 class Contexts:

@@ -11,7 +11,7 @@ from instrumentor.resolve.bindings import annotated_items
 
 if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
 
 
 def note_declared(scope: Scope, unit: Unit, annotation: ast.expr | None, held: Value) -> None:

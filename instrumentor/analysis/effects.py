@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Event, Site
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.tables import Marks, Table
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 # Arguments that a library may call. Most arguments are none of these.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import ast
 
     from instrumentor.analysis.environment import Number
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
 
 
 @dataclass

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 _RUNS_OTHERS = frozenset({ast.Await, ast.Yield, ast.YieldFrom})
 _OPERATORS: dict[type[ast.operator], str] = {

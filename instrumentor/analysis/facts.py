@@ -28,7 +28,7 @@ from instrumentor.analysis.values import (
     strip,
 )
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import SCRIPT
+from instrumentor.resolve.unit import SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.entries import Binding, Event, Giving, Site
     from instrumentor.analysis.environment import Number
-    from instrumentor.resolve.units import Class, Function, Unit
+    from instrumentor.resolve.unit import Class, Function, Unit
 
 
 K = TypeVar("K")

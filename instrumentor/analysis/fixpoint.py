@@ -16,7 +16,8 @@ from instrumentor.resolve.classes import Hierarchy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from instrumentor.resolve.units import Function, Project, Unit
+    from instrumentor.resolve.project import Project
+    from instrumentor.resolve.unit import Function, Unit
 
 
 # How many nested calls may visit their callee at once, when they first reach it. Each takes about forty of the frames

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.arguments import Arguments
     from instrumentor.analysis.values import Value
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 
 def handed_back(function: Function, arguments: Arguments, is_object: Callable[[Value], bool]) -> int | str | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Event
     from instrumentor.analysis.scope import Scope
     from instrumentor.analysis.selected import Selector
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 class Invocation:

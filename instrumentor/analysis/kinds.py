@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 class Kinds:

@@ -44,7 +44,7 @@ from instrumentor.analysis.values import (
 )
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class, Function
+from instrumentor.resolve.unit import Class, Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 class Numbering:

@@ -9,13 +9,13 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.units import SCRIPT
+from instrumentor.resolve.unit import SCRIPT
 from instrumentor.source.nodes import all_parameters, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)

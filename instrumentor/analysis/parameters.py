@@ -14,7 +14,7 @@ from instrumentor.source.nodes import positional_parameters, walk
 if TYPE_CHECKING:
     from instrumentor.analysis.environment import Environment
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 
 def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
 
 
 class PassedAround:

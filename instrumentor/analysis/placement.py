@@ -11,7 +11,7 @@ from instrumentor.analysis.blocks import COMPREHENSIONS, statement_of
 from instrumentor.analysis.second_stores import may_notice_second_store
 from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.catalogue import HARMLESS_METHODS, IDENTITY_METHODS, Effect
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 from instrumentor.source.nodes import FORMATTED, parameters_with_defaults, positional_parameters, walk
 
 if TYPE_CHECKING:

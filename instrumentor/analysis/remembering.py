@@ -6,13 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import Named, value
-from instrumentor.resolve.units import SCRIPT
+from instrumentor.resolve.unit import SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from instrumentor.analysis.values import Value
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 _DECORATORS = value(Named("functools.cache"), Named("functools.lru_cache"))
 # Ways around the cache of such a function.

@@ -9,7 +9,7 @@ from instrumentor.analysis.touched import ANYTHING, steps_among
 
 if TYPE_CHECKING:
     from instrumentor.analysis.scope import Scope
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 
 def let_run(scope: Scope, function: Function) -> None:

@@ -37,9 +37,9 @@ from instrumentor.analysis.values import (
     tuple_depth,
     value,
 )
-from instrumentor.resolve.module_reader import imported_names
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import SCRIPT, Class, Function, Unit
+from instrumentor.resolve.unit import SCRIPT, Class, Function, Unit
+from instrumentor.source.nodes import imported_names
 
 # What most names of files stand for, wherever they are read.
 _FIXED = (Opaque, FunctionRef, ClassRef, Named, UnitRef)
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Environment, Number, Path
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import FunctionNode
+    from instrumentor.resolve.unit import FunctionNode
 
 
 # The attributes in which a function holds its parameters' defaults; `ANY_KEY` stands for a computed name.

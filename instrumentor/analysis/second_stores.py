@@ -10,7 +10,7 @@ from instrumentor.source.nodes import decorators_of
 
 if TYPE_CHECKING:
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Class
+    from instrumentor.resolve.unit import Class
 
 # Methods called for every attribute; `__init_subclass__` may add any of them to subclasses.
 _INTERCEPTING = frozenset({"__setattr__", "__getattribute__", "__init_subclass__"})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Site
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.values import Atom
-    from instrumentor.resolve.units import Function
+    from instrumentor.resolve.unit import Function
 
 
 class Selection(NamedTuple):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Binding, Event, Site
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
     from instrumentor.settings import Confidence
 
 # Names of things that are called and moved like models but are none.

@@ -42,7 +42,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve.catalogue import is_transparent_decorator
-from instrumentor.resolve.units import is_main_guard
+from instrumentor.resolve.unit import is_main_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.replay import Records
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Class, Function, Unit
+    from instrumentor.resolve.unit import Class, Function, Unit
 
 
 # Loops usually settle after two or three rounds. After more rounds than this, their object numbers are given up.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.arguments import decorator_names, is_property
 from instrumentor.analysis.environment import ANY_ELEMENT
 from instrumentor.analysis.values import FOREIGN, Instance
-from instrumentor.resolve.units import ACCESSORS
+from instrumentor.resolve.unit import ACCESSORS
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Class, Function
+    from instrumentor.resolve.unit import Class, Function
 
 # Special methods whose calls are visible.
 _FOLLOWED = frozenset({"__call__", "__init__"})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import Value
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Class
+    from instrumentor.resolve.unit import Class
     from instrumentor.settings import Confidence
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from instrumentor.analysis.placement import Place, Placement, name_of
 from instrumentor.analysis.spelling import text_of
 from instrumentor.resolve.bindings import parameter_around
-from instrumentor.resolve.units import Class
+from instrumentor.resolve.unit import Class
 
 if TYPE_CHECKING:
     from instrumentor.analysis.facts import Facts
     from instrumentor.resolve.catalogue import Holding
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
 
 
 class HeldModel(NamedTuple):

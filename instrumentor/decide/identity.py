@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.facts import Facts
     from instrumentor.analysis.values import SiteKey
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
 
 # The number of the object that a remembering function returns.
 REMEMBERED = "remembered"

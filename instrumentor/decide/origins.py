@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from instrumentor.analysis.entries import Site
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.analysis.values import SiteKey
-    from instrumentor.resolve.units import Class
+    from instrumentor.resolve.unit import Class
 
 
 class ObjectOrigin(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from instrumentor.decide import Plan
     from instrumentor.decide.given_classes import GivenClass
     from instrumentor.resolve.classes import Hierarchy
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
     from instrumentor.settings import Settings
     from instrumentor.source.source_text import SourceText
 

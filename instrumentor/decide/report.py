@@ -30,7 +30,7 @@ from instrumentor.decide.plan import Wrap
 from instrumentor.decision import Decision, Relation
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import Class, Function
+from instrumentor.resolve.unit import Class, Function
 from instrumentor.settings import CONFIDENCES
 from instrumentor.source.nodes import last_name
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.resolve.units import SCRIPT, is_main_guard
+from instrumentor.resolve.unit import SCRIPT, is_main_guard
 from instrumentor.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from instrumentor.analysis.facts import Facts
-    from instrumentor.resolve.units import Function, Unit
+    from instrumentor.resolve.unit import Function, Unit
 
 # Names that may call any function, or import an unknown file.
 _CALLING_ANYTHING = frozenset({"eval", "exec", "globals", "__import__"})

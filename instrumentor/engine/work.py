@@ -24,7 +24,7 @@ from instrumentor.notebooks.undo import revert_notebook
 from instrumentor.paths import files
 from instrumentor.paths.file_state import FileState, digest_of, settled_state
 from instrumentor.resolve.libraries import Libraries
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.project import Sources
 from instrumentor.settings import Settings
 from instrumentor.source.undo import undo
 from instrumentor.stated_settings import NAMES, stated_settings

@@ -26,7 +26,7 @@ from instrumentor.source.undo import read_source_comment
 
 if TYPE_CHECKING:
     from instrumentor.notebooks.json_source import CellSource
-    from instrumentor.resolve.units import Sources
+    from instrumentor.resolve.project import Sources
     from instrumentor.settings import Settings
 
 _MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:(?P<target>[A-Za-z_][\w., ]*=[ \t]*)?[%!?].*|[\w.]+\?{1,2}[ \t]*)")

@@ -10,7 +10,7 @@ from instrumentor.source.nodes import all_parameters, last_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instrumentor.resolve.units import FunctionNode, Unit
+    from instrumentor.resolve.unit import FunctionNode, Unit
 
 # Type constructors whose arguments are alternatives or qualified types.
 _ALTERNATIVES = frozenset({"Optional", "Union", "Final", "ClassVar"})

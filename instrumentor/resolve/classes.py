@@ -29,13 +29,13 @@ from instrumentor.resolve.own_object import (
     own_names,
     registers,
 )
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 from instrumentor.source.nodes import DISPLAYS, children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from instrumentor.resolve.units import Project
+    from instrumentor.resolve.project import Project
 
 
 # Members that show that an attribute is a module.

@@ -23,7 +23,7 @@ from instrumentor.resolve.mentions import value_names
 from instrumentor.source.nodes import DISPLAYS, decorators_of, last_name, walk
 
 if TYPE_CHECKING:
-    from instrumentor.resolve.units import FunctionNode, Unit
+    from instrumentor.resolve.unit import FunctionNode, Unit
 
 # Uses that may show that an object is a module, without the guesses.
 EVIDENCE = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {catalogue.BACKWARD}) - catalogue.MOVES

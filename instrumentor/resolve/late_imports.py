@@ -13,7 +13,7 @@ from instrumentor.source.nodes import last_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
 
 _FUNCTIONS = frozenset({"import_module", "__import__", "run_module"})
 # A part of a name that is only known at run time.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
 
 _ASKING = frozenset({"isinstance", "issubclass", "hasattr"})
 _OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__mro__"})

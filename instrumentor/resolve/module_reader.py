@@ -43,7 +43,14 @@ from instrumentor.resolve.own_object import (
     registers,
 )
 from instrumentor.source import nodes
-from instrumentor.source.nodes import decorators_of, last_name, named_parameters, positional_parameters, walk
+from instrumentor.source.nodes import (
+    decorators_of,
+    imported_names,
+    last_name,
+    named_parameters,
+    positional_parameters,
+    walk,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
@@ -101,18 +108,6 @@ def read_expression(text: str) -> Expression:
         SyntaxError, ValueError: the text is no expression.
     """
     return _expression(ast.parse(text, mode="eval").body)
-
-
-def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """The names that an import binds, with their targets; `*` is included literally."""
-    if isinstance(statement, ast.Import):
-        return {
-            alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
-            for alias in statement.names
-        }
-    module = "." * statement.level + (statement.module or "")
-    joint = "" if module.endswith(".") or not module else "."
-    return {alias.asname or alias.name: f"{module}{joint}{alias.name}" for alias in statement.names}
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -7,13 +7,13 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.bindings import function_around
-from instrumentor.resolve.units import Function, FunctionContents
+from instrumentor.resolve.unit import Function, FunctionContents
 from instrumentor.source.nodes import TRIES, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
 
 _REPEATED = (
     ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, *TRIES,

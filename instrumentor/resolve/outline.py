@@ -13,11 +13,11 @@ from functools import cache
 
 import msgspec
 
-from instrumentor.resolve import bindings, function_outline, mentions, module_reader, units
+from instrumentor.resolve import bindings, function_outline, mentions, module_reader, unit
 from instrumentor.resolve.bindings import bound_names
 from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.function_outline import EVIDENCE, FunctionOutline, draw_function, is_evidence
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 from instrumentor.source import nodes, source_text
 from instrumentor.source.nodes import DISPLAYS, children, walk
 
@@ -97,7 +97,7 @@ class OutlinedUnit(Unit):
 @cache
 def outlines_version() -> str:
     """A short identifier of the code and constants on which outlines depend, besides a file's bytes."""
-    readers = (sys.modules[__name__], function_outline, bindings, mentions, units, module_reader, nodes, source_text)
+    readers = (sys.modules[__name__], function_outline, bindings, mentions, unit, module_reader, nodes, source_text)
     return version_of(readers, EVIDENCE)
 
 

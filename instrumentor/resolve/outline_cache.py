@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from instrumentor.resolve.unit import Unit
     from instrumentor.resolve.unit_cache import UnitCache
-    from instrumentor.resolve.units import Unit
 
 # The limit in bytes of source. Outlines take about as much memory as their source.
 MAX_BYTES = 12_000_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instrumentor.resolve.units import Unit
+    from instrumentor.resolve.unit import Unit
 
 # The limit in bytes of source. A tree with its index takes about 45 times the memory of its source.
 MAX_BYTES = 1_500_000

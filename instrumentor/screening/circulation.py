@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.outline import OutlinedUnit, outline_of_all
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 from instrumentor.screening.names import Callables, Gives
 
 if TYPE_CHECKING:

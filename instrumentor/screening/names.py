@@ -12,7 +12,7 @@ from instrumentor.resolve.catalogue import Effect
 from instrumentor.resolve.function_outline import EVIDENCE
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.outline import OutlinedUnit
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

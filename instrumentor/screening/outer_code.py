@@ -14,7 +14,7 @@ from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import annotated_items, annotations_of, function_around, stores
 from instrumentor.resolve.function_outline import EVIDENCE, is_copy_of_attributes
 from instrumentor.resolve.outline import OutlinedUnit, stored_attributes
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 from instrumentor.screening.names import Gives
 from instrumentor.source.nodes import arguments_of, children, last_name
 

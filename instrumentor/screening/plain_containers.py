@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import stores
 from instrumentor.resolve.mentions import value_names
-from instrumentor.resolve.units import Class, Function, Unit
+from instrumentor.resolve.unit import Class, Function, Unit
 from instrumentor.screening.names import PUTTING_METHODS, VALUE_METHODS, Gives
 from instrumentor.source.nodes import (
     DISPLAYS,

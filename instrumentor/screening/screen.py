@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve.classes import Hierarchy
-from instrumentor.resolve.units import Project
+from instrumentor.resolve.project import Project
 from instrumentor.screening.circulation import Circulation
 from instrumentor.screening.names import Callables, Gives, Names
 from instrumentor.screening.outer_code import OuterCode
@@ -16,7 +16,8 @@ from instrumentor.source.nodes import children
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instrumentor.resolve.units import Sources, Unit
+    from instrumentor.resolve.project import Sources
+    from instrumentor.resolve.unit import Unit
     from instrumentor.settings import Settings
 
 

@@ -130,3 +130,15 @@ def walk(node: ast.AST) -> list[ast.AST]:
 def last_name(node: ast.AST) -> str:
     """The identifier of a name, or the last one of a dotted name; empty for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def imported_names(statement: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """The names that an import binds, with their targets; `*` is included literally."""
+    if isinstance(statement, ast.Import):
+        return {
+            alias.asname or alias.name.partition(".")[0]: alias.name if alias.asname else alias.name.partition(".")[0]
+            for alias in statement.names
+        }
+    module = "." * statement.level + (statement.module or "")
+    joint = "" if module.endswith(".") or not module else "."
+    return {alias.asname or alias.name: f"{module}{joint}{alias.name}" for alias in statement.names}

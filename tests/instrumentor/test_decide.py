@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.instrument import instrument_source
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.project import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

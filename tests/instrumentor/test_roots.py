@@ -11,7 +11,7 @@ from torch import nn
 
 import proxy_wrapper.proxy
 from instrumentor.instrument import instrument_source
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.project import Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from instrumentor.instrument import instrument_source
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.project import Sources
 from instrumentor.settings import Settings
 from tests.instrumentor.program_variants import variants
 from tests.instrumentor.test_patterns import RACING, ROWS, read_weights

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from instrumentor.resolve.units import Sources
+from instrumentor.resolve.project import Sources
 from tests.instrumentor.program_grammar import write_program
 
 if TYPE_CHECKING:

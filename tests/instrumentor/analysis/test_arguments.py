@@ -6,7 +6,7 @@ import pytest
 
 from instrumentor.analysis.arguments import Arguments, match_parameters
 from instrumentor.analysis.values import NOTHING, Named, value
-from instrumentor.resolve.units import SCRIPT, index_unit
+from instrumentor.resolve.unit import SCRIPT, index_unit
 
 A, B, C = value(Named("a")), value(Named("b")), value(Named("c"))
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from instrumentor.analysis.blocks import Blocks, always_follows
-from instrumentor.resolve.units import SCRIPT, index_unit
+from instrumentor.resolve.unit import SCRIPT, index_unit
 
 
 @pytest.mark.parametrize(

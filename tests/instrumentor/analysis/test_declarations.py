@@ -8,8 +8,8 @@ import pytest
 
 from instrumentor.instrument import instrument_source
 from instrumentor.resolve.outline_cache import OutlineCache
+from instrumentor.resolve.project import Sources
 from instrumentor.resolve.unit_cache import UnitCache
-from instrumentor.resolve.units import Sources
 from instrumentor.settings import Settings
 
 HEAD = """\

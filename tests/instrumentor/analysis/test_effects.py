@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.effects import Effects
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.values import FunctionRef, Value
-from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.resolve.project import Project
+from instrumentor.resolve.unit import SCRIPT, index_unit
 from instrumentor.source.source_text import decode, parse
 
 if TYPE_CHECKING:

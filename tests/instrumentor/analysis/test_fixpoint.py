@@ -10,7 +10,8 @@ from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.replay import Record, Records
 from instrumentor.analysis.statements import Pass
 from instrumentor.instrument import instrument_source
-from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
+from instrumentor.resolve.project import Project, Sources
+from instrumentor.resolve.unit import SCRIPT, index_unit
 from instrumentor.settings import Settings
 from instrumentor.source.source_text import decode, parse
 from tests.instrumentor.analysis.scripts import scripts

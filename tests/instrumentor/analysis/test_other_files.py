@@ -10,7 +10,8 @@ from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.touched import attribute
 from instrumentor.analysis.values import Made
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import SCRIPT, Project, Sources, index_unit
+from instrumentor.resolve.project import Project, Sources
+from instrumentor.resolve.unit import SCRIPT, index_unit
 from instrumentor.settings import Settings
 from instrumentor.source.source_text import decode, parse
 

@@ -6,7 +6,8 @@ import pytest
 
 from instrumentor.analysis.passed_around import PassedAround
 from instrumentor.resolve.classes import Hierarchy
-from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.resolve.project import Project
+from instrumentor.resolve.unit import SCRIPT, index_unit
 from instrumentor.settings import Settings
 
 

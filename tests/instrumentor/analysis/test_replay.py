@@ -11,7 +11,8 @@ from instrumentor.analysis.expressions import Evaluator
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.analysis.replay import Record
 from instrumentor.instrument import instrument_source
-from instrumentor.resolve.units import SCRIPT, Project, Sources, Unit, index_unit
+from instrumentor.resolve.project import Project, Sources
+from instrumentor.resolve.unit import SCRIPT, Unit, index_unit
 from instrumentor.settings import Settings
 from instrumentor.source.source_text import decode, parse
 from tests.instrumentor.analysis.scripts import scripts

@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from instrumentor.resolve.added_folders import added_folders
-from instrumentor.resolve.units import SCRIPT, Class, Project, Sources, index_unit
+from instrumentor.resolve.project import Project, Sources
+from instrumentor.resolve.unit import SCRIPT, Class, index_unit
 
 
 @pytest.mark.parametrize(

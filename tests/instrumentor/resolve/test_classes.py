@@ -6,7 +6,8 @@ import pytest
 
 from instrumentor.resolve.classes import Hierarchy
 from instrumentor.resolve.nature import Nature
-from instrumentor.resolve.units import SCRIPT, Project, index_unit
+from instrumentor.resolve.project import Project
+from instrumentor.resolve.unit import SCRIPT, index_unit
 
 HEAD = "import collections, copy\nimport torch\nfrom torch import nn\nimport torch.nn.functional as F\nimport lib\n"
 FORWARD = "    def forward(self, x):\n        return x\n"

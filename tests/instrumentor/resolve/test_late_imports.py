@@ -7,7 +7,8 @@ import ast
 import pytest
 
 from instrumentor.resolve.late_imports import late_imports
-from instrumentor.resolve.units import SCRIPT, Project, Sources, Unit, index_unit
+from instrumentor.resolve.project import Project, Sources
+from instrumentor.resolve.unit import SCRIPT, Unit, index_unit
 from instrumentor.settings import Settings
 
 

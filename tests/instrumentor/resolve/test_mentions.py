@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from instrumentor.resolve.mentions import value_names
-from instrumentor.resolve.units import index_unit
+from instrumentor.resolve.unit import index_unit
 
 
 def read_by(source: str) -> set[str]:

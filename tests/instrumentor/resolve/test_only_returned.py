@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from instrumentor.resolve.only_returned import function_returning
-from instrumentor.resolve.units import index_unit
+from instrumentor.resolve.unit import index_unit
 
 
 def returned_by(source: str) -> str | None:

@@ -10,7 +10,8 @@ import pytest
 
 from instrumentor.resolve.classes import Hierarchy
 from instrumentor.resolve.outline import OutlinedUnit, outline_of, unit_of
-from instrumentor.resolve.units import Class, Project, Unit, index_unit
+from instrumentor.resolve.project import Project
+from instrumentor.resolve.unit import Class, Unit, index_unit
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from instrumentor.resolve.outline import OutlinedUnit
 from instrumentor.resolve.outline_cache import OutlineCache
+from instrumentor.resolve.unit import Unit, index_unit
 from instrumentor.resolve.unit_cache import UnitCache
-from instrumentor.resolve.units import Unit, index_unit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from instrumentor.instrument import instrument_source
+from instrumentor.resolve.project import Sources
+from instrumentor.resolve.unit import index_unit
 from instrumentor.resolve.unit_cache import UnitCache
-from instrumentor.resolve.units import Sources, index_unit
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

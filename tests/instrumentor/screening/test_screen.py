@@ -13,8 +13,8 @@ import torch
 from instrumentor.analysis.fixpoint import analyse
 from instrumentor.instrument import Result, instrument_source
 from instrumentor.resolve.outline_cache import OutlineCache
+from instrumentor.resolve.project import Project, Sources
 from instrumentor.resolve.unit_cache import UnitCache
-from instrumentor.resolve.units import Project, Sources
 from instrumentor.settings import Settings
 
 if TYPE_CHECKING:

@@ -4,18 +4,9 @@ import ast
 
 import pytest
 
-from instrumentor.resolve.module_reader import imported_names
-from instrumentor.resolve.units import (
-    MAX_PROGRAM_UNITS,
-    MAX_UNITS,
-    SCRIPT,
-    Class,
-    Function,
-    Project,
-    Sources,
-    Unit,
-    index_unit,
-)
+from instrumentor.resolve.project import MAX_PROGRAM_UNITS, MAX_UNITS, Project, Sources
+from instrumentor.resolve.unit import SCRIPT, Class, Function, Unit, index_unit
+from instrumentor.source.nodes import imported_names
 
 FILES = {
     "net.py": "class Net: pass\ndef build(): pass\nSIZE = 3\n",
