@@ -484,6 +484,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       at `other`, carries the state of a recurrent layer in `names` from each batch to the next, at `made`.
     - "ratio-of-one": a clipped policy ratio, as written in `names`, at `made`, is 1 in each pass of the loop at
       `other`.
+    - "augmented-apart": at `made`, a data set moves the image in `names` at random, and the mask in them otherwise or
+      not at all.
     - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
       of its samples, the difference is negative, and wraps around.
     """
