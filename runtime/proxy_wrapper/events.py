@@ -500,6 +500,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       `other`.
     - "average-shares-memory": the average in `names` refers to the parameters themselves, stored at `made`, and is
       updated in place at `other`.
+    - "augmented-apart": at `made`, a data set moves the image in `names` at random, and the mask in them otherwise or
+      not at all.
     - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
       of its samples, the difference is negative, and wraps around.
     """

@@ -777,6 +777,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "An image is augmented at random, and its mask otherwise or not at all.",
+        "mask-augmented-apart",
+        ("https://github.com/thuanz123/realfill/issues/4",),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A Dice loss is computed from logits, and has no bounds.",
         "dice-of-logits",
         ("https://github.com/milesial/Pytorch-UNet/issues/271",),

@@ -4,6 +4,7 @@
 | --- | --- |
 | shuffles inputs and labels by two different permutations | labels-shuffled-apart |
 | fits a scaler to all data, and then splits these into training and test data | scaler-sees-test-data |
+| moves an image at random in `__getitem__`, and its mask otherwise or not at all | mask-augmented-apart |
 | subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
 """
 
@@ -60,6 +61,18 @@ WRAPS: Final = Rule(
         "https://github.com/waveform80/picamera/pull/263",
     ),
 )
+AUGMENTED: Final = Rule(
+    "mask-augmented-apart",
+    WARNING,
+    "Images and masks that are augmented apart",
+    "The `__getitem__` of a data set that a `DataLoader` reads returns an image and a mask, by their names. It flips "
+    "the image at random, and the mask in no way. Or it calls one transform, such as `RandomCrop` or `Compose` with a "
+    "`Random...`, first for the image and then for the mask, and nothing sets a seed: the transform draws anew for "
+    "each. So the mask is that of another place.",
+    "Draw once, and move both: `if random.random() < 0.5: image, mask = image.flip(-1), mask.flip(-1)`.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/thuanz123/realfill/issues/4",),
+)
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -77,8 +90,11 @@ def _look(evidence: Evidence) -> Sight | None:
                 left, right = event.names
                 reason = "both are uint8, and negative differences wrap around"
                 findings.append(WRAPS.finding(f"{left} - {right}", reason, rank, place=place))
+            elif event.what == "augmented-apart":
+                image, mask = event.names
+                findings.append(AUGMENTED.finding(image, f"`{mask}` is not moved with it", rank, place=place))
     return Sight(findings) if findings else None
 
 
-CHECK: Final = Check("preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS))
+CHECK: Final = Check("preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS, AUGMENTED))
 """Applies if the source shows that they were not."""

@@ -26,6 +26,10 @@ PLACES = (events.Location(3, "train.py", 20, "main"), events.Location(4, "train.
             ("labels-shuffled-apart", "x and y", "they are shuffled by two permutations, the first at train.py:10"),
         ),
         (
+            events.SourcePattern(1, what="augmented-apart", names=["image", "mask"], made=3),
+            ("mask-augmented-apart", "image", "`mask` is not moved with it"),
+        ),
+        (
             events.SourcePattern(1, what="scaler-fitted-on-all", names=["raw"], made=3, other=4),
             ("scaler-sees-test-data", "raw", "a scaler is fitted to all of it, before it is split at train.py:10"),
         ),

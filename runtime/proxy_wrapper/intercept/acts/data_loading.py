@@ -39,6 +39,7 @@ from proxy_wrapper.places.named_lines import call_line
 from proxy_wrapper.source_patterns.data_roles import role_of
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.reshaped_samples import reshaped_samples
+from proxy_wrapper.source_patterns.separate_augmentations import separate_augmentations
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, unsigned_differences
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.statistics import bits_of, has_values, is_hosted, unobserved
@@ -231,7 +232,7 @@ class DataLoading(ReplacingInterceptor):
                 Pattern(UNSIGNED, each.line, each.names)
                 for each in (unsigned_differences(syntax, dataset, lambda: _length_of(dataset)) if readable else ())
             ]
-            found += reshaped_samples(syntax, dataset) if readable else ()
+            found += [*reshaped_samples(syntax, dataset), *separate_augmentations(syntax, dataset)] if readable else ()
         for each in found:
             made = tracer.locator.line(AssignedLine(line.code, each.line))
             event = SourcePattern(
