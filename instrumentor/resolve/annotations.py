@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from instrumentor.resolve.call_values import (
     NOTHING,
     UNSEEN,
+    Arguments,
     Defined,
     Frame,
     Fresh,
@@ -23,8 +24,6 @@ from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     from instrumentor.resolve.installed import InstalledPackages
-    from instrumentor.resolve.knowledge import Knowledge
-    from instrumentor.resolve.returned import CallReader
 
 _OPTIONAL = frozenset({"typing.Optional", "typing.Union", "typing.Annotated", "typing.Final", "typing.ClassVar"})
 _TUPLES = frozenset({"typing.Tuple", "builtins.tuple"})
@@ -32,10 +31,34 @@ _TYPES = frozenset({"typing.Type", "builtins.type"})
 _SAMES = frozenset({"typing.Self", "typing_extensions.Self"})
 
 
+class Outside(Protocol):
+    """Knows names whose source is not read."""
+
+    def nature_of_call(self, name: str) -> Nature:
+        """The nature of what calling the class or function `name` returns."""
+        ...
+
+    def is_module_class(self, name: str) -> bool:
+        """Whether `name` is a module class."""
+        ...
+
+
+class Calls(Protocol):
+    """Evaluates calls."""
+
+    def class_nature(self, cls: ClassDefinition) -> Nature:
+        """The nature of a class's instances."""
+        ...
+
+    def call(self, callee: Value, arguments: Arguments | None, frame: Frame) -> Values:
+        """The result of a call."""
+        ...
+
+
 class AnnotationReader:
     """Evaluates annotations. A type variable stands for the arguments of the parameters that mention it."""
 
-    def __init__(self, packages: InstalledPackages, outside: Knowledge, calls: CallReader) -> None:
+    def __init__(self, packages: InstalledPackages, outside: Outside, calls: Calls) -> None:
         self._packages = packages
         self._outside = outside
         self._calls = calls

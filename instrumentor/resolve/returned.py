@@ -7,9 +7,9 @@ return and every value of a name counts. If the returns say nothing, the functio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from instrumentor.resolve.annotations import AnnotationReader
+from instrumentor.resolve.annotations import AnnotationReader, Outside
 from instrumentor.resolve.call_values import (
     NOTHING,
     UNSEEN,
@@ -60,8 +60,9 @@ from instrumentor.resolve.module_facts import (
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from instrumentor.resolve.installed import Definition, InstalledPackages
-    from instrumentor.resolve.knowledge import Knowledge
 
 # Limits on the depth of calls, and on the number of expressions evaluated for one query.
 _MAX_CALLS = 14
@@ -71,10 +72,31 @@ _MAX_ROWS = 2
 _HANDING_ON = (Effect.IDENTITY, Effect.COPIES, Effect.WRAPS, Effect.WRAPS_REPLACING, Effect.REPLACES)
 
 
+class Names(Outside, Protocol):
+    """Also knows the effects of functions whose source is not read."""
+
+    @property
+    def identity_methods(self) -> Set[str]:
+        """The methods of modules that return the module itself."""
+        ...
+
+    def nature_of_base(self, name: str) -> Nature:
+        """The nature of a class whose base is the library's class `name`."""
+        ...
+
+    def effect_of(self, name: str) -> Effect | None:
+        """What the function `name` does with modules passed to it; None if unknown."""
+        ...
+
+    def may_register(self, name: str) -> bool:
+        """Whether the function `name` may register a parameter or a module in its arguments."""
+        ...
+
+
 class CallReader:
     """Evaluates calls abstractly."""
 
-    def __init__(self, packages: InstalledPackages, outside: Knowledge) -> None:
+    def __init__(self, packages: InstalledPackages, outside: Names) -> None:
         self._packages = packages
         self._outside = outside
         self._annotations = AnnotationReader(packages, outside, self)
