@@ -13,9 +13,9 @@ from proxy_wrapper import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy_trace.process.acts_summary import ActsCollector
+    from proxy_trace.process.acts_collector import ActsCollector
     from proxy_trace.process.progress import Progress
-    from proxy_trace.process.training_summary import TrainingCollector
+    from proxy_trace.process.training_collector import TrainingCollector
     from proxy_trace.reading.names import Names
 
 _COMPILED_MODULES: Final = frozenset(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy_trace.process.acts_summary import ActsCollector
+from proxy_trace.process.acts_collector import ActsCollector
 from proxy_trace.process.call_collector import CallCollector
 from proxy_trace.process.process_summary import ProblemSummary, ProcessEvidence, ProcessSummary
 from proxy_trace.process.progress import Progress, known_name
 from proxy_trace.process.tensor_collector import TensorCollector
-from proxy_trace.process.training_summary import TrainingCollector
+from proxy_trace.process.training_collector import TrainingCollector
 from proxy_wrapper import events
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy_trace.process.progress import Progress
-    from proxy_trace.process.training_summary import TrainingCollector
+    from proxy_trace.process.training_collector import TrainingCollector
     from proxy_trace.reading.names import Names
 
 _ANY_STAGE: Final = ""
