@@ -26,9 +26,9 @@ from proxy_wrapper.known.thread_state import ThreadStates
 from proxy_wrapper.levels import DEBUG, INFO, WARNING
 from proxy_wrapper.live import joined, without
 from proxy_wrapper.places.location import Locator
-from proxy_wrapper.places.parsed_functions import ParsedFunctions
 from proxy_wrapper.process.launch import Launch, RankFinder, is_data_worker
 from proxy_wrapper.process.signal_handlers import comes_from_signal_handler
+from proxy_wrapper.program_code.parsed_functions import ParsedFunctions
 from proxy_wrapper.values.describe import Describer
 from proxy_wrapper.writing.channel import Channel
 from proxy_wrapper.writing.observers.trace_writer import TraceWriter

@@ -34,7 +34,7 @@ _MOST: Final = 1000
 """The most optimizers, groups of one, ways to compute a loss, loads and places that are told apart."""
 
 _FEW: Final = 20
-"""The number of first, and of last, values of a loss that are kept."""
+"""The most ways to compute a loss between steps, numbers of passes and misplaced rates that are told apart."""
 
 _FIRST_STEPS: Final = 3
 """The number of first steps that show the initial size of gradients."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from proxy_wrapper.places.compiler_warnings import no_compiler_warnings
+from proxy_wrapper.program_code.compiler_warnings import no_compiler_warnings
 
 if TYPE_CHECKING:
     from types import CodeType

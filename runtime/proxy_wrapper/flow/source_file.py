@@ -8,7 +8,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.flow.observed_code import compile_observed
-from proxy_wrapper.places.compiler_warnings import no_compiler_warnings
+from proxy_wrapper.program_code.compiler_warnings import no_compiler_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

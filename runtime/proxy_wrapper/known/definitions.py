@@ -6,18 +6,18 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.code_lines.filled_lines import FilledLines
+from proxy_wrapper.code_lines.item_lines import ItemLines
+from proxy_wrapper.code_lines.named_lines import filling_line
+from proxy_wrapper.code_lines.repeated_lists import repeated_line, repeats_new_object
 from proxy_wrapper.events import Buffer, Module, OptimizerState, Parameter, Statistics
 from proxy_wrapper.known.entries import OptimizerStateEntry, StateEntry
 from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import level_name
-from proxy_wrapper.places.assigned_lines import AttributeLines, attribute_assigned
-from proxy_wrapper.places.called_functions import Body, bodies_around, functions_of
-from proxy_wrapper.places.filled_lines import FilledLines
-from proxy_wrapper.places.item_lines import ItemLines
-from proxy_wrapper.places.named_lines import filling_line
-from proxy_wrapper.places.outermost_calls import makes_other_class
-from proxy_wrapper.places.repeated_lists import repeated_line, repeats_new_object
+from proxy_wrapper.program_code.assigned_lines import AttributeLines, attribute_assigned
+from proxy_wrapper.program_code.called_functions import Body, bodies_around, functions_of
+from proxy_wrapper.program_code.outermost_calls import makes_other_class
 from proxy_wrapper.values.distributed_tensors import placements_of
 from proxy_wrapper.values.statistics import summarize, unobserved
 from proxy_wrapper.values.torch_functions import numel
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Setting
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.registry import Registry
-    from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.places.location import Locator
-    from proxy_wrapper.places.parsed_functions import ParsedFunctions
+    from proxy_wrapper.program_code.assigned_lines import AssignedLine
+    from proxy_wrapper.program_code.parsed_functions import ParsedFunctions
     from proxy_wrapper.values.describe import Describer
     from proxy_wrapper.writing.channel import Channel
 

@@ -12,8 +12,8 @@ from torch.autograd.function import BackwardCFunction
 
 from proxy_wrapper.loss_graph.nodes import shape_of
 from proxy_wrapper.loss_graph.pattern import Pattern
-from proxy_wrapper.places.assigned_lines import MOST_BYTES, AssignedLine
-from proxy_wrapper.places.outermost_calls import lines_of
+from proxy_wrapper.program_code.assigned_lines import MOST_BYTES, AssignedLine
+from proxy_wrapper.program_code.outermost_calls import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-    from proxy_wrapper.places.assigned_lines import AssignedLine
+    from proxy_wrapper.program_code.assigned_lines import AssignedLine
 
 
 class Pattern(NamedTuple):

@@ -2,7 +2,7 @@
 
 A policy loss is minimised, so log-probabilities times returns need a minus sign. The graph tells the sign with which
 the log-probabilities of chosen actions are in the loss, but not that of returns, which are numbers. What these are is
-told by their names, so such a pattern counts only with a line: see `places/policy_products.py`.
+told by their names, so such a pattern counts only with a line: see `code_lines/policy_products.py`.
 """
 
 from __future__ import annotations

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Location
-from proxy_wrapper.places.called_functions import Body
-from proxy_wrapper.places.computed_lines import computed_at, computed_from
-from proxy_wrapper.places.frame_variables import values_of
 from proxy_wrapper.places.source_map import read_source_map
+from proxy_wrapper.program_code.called_functions import Body
+from proxy_wrapper.program_code.computed_lines import computed_at, computed_from
+from proxy_wrapper.program_code.frame_variables import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
     from proxy_wrapper.known.thread_state import ActiveCall
-    from proxy_wrapper.places.assigned_lines import AssignedLine
     from proxy_wrapper.places.source_map import SourceMap
+    from proxy_wrapper.program_code.assigned_lines import AssignedLine
 
 _PACKAGE_FOLDERS: Final = ("site-packages", "dist-packages")
 _OUR_PACKAGES: Final = ("proxy_wrapper", "proxy_callbacks", "proxy_trace", "proxy_views")

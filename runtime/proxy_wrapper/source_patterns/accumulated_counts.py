@@ -12,9 +12,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.syntax import Scope, names_in, nodes_within
 from proxy_wrapper.source_patterns.data_roles import words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import Scope, names_in, nodes_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,13 +11,13 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.program_code.syntax import is_variable, last_name, names_in, nodes_within
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import is_variable, last_name, names_in, nodes_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy_wrapper.source_patterns.syntax import Scope
+    from proxy_wrapper.program_code.syntax import Scope
 
 CARRIED: Final = "state-carried"
 CARRIED_SHUFFLED: Final = "state-carried-shuffled"

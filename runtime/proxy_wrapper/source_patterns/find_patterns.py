@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
@@ -15,7 +16,6 @@ from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
-from proxy_wrapper.source_patterns.syntax import scopes_of
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.syntax import Scope, last_name, names_in, nodes_within
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import Scope, last_name, names_in, nodes_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

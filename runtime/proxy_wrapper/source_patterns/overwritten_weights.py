@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.places.parsed_functions import statements_of
+from proxy_wrapper.program_code.parsed_functions import statements_of
+from proxy_wrapper.program_code.syntax import last_name
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import last_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

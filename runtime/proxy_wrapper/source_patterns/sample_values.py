@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from proxy_wrapper.source_patterns.syntax import Scope
+from proxy_wrapper.program_code.syntax import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

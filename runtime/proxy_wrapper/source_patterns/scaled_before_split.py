@@ -9,9 +9,9 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.program_code.syntax import Scope, is_variable, last_name, names_in
 from proxy_wrapper.source_patterns.data_roles import HELD_OUT, TRAINING, role_of, words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import Scope, is_variable, last_name, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.program_code.syntax import Scope, last_name, names_in
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.permuted_sizes import keeps_order
 from proxy_wrapper.source_patterns.sample_values import Evaluator
-from proxy_wrapper.source_patterns.syntax import Scope, last_name, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,13 +11,13 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.syntax import last_name
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import last_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy_wrapper.source_patterns.syntax import Scope
+    from proxy_wrapper.program_code.syntax import Scope
 
 SHARED: Final = "average-shares-memory"
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.syntax import Scope, is_variable, last_name
 from proxy_wrapper.source_patterns.data_roles import role_of, words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
-from proxy_wrapper.source_patterns.syntax import Scope, is_variable, last_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

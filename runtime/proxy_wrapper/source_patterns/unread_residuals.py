@@ -19,7 +19,7 @@ from proxy_wrapper.source_patterns.pattern import Pattern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy_wrapper.source_patterns.syntax import Scope
+    from proxy_wrapper.program_code.syntax import Scope
 
 UNREAD: Final = "residual-unread"
 

@@ -6,13 +6,13 @@ import ast
 import textwrap
 from typing import TYPE_CHECKING
 
-from proxy_wrapper.source_patterns.syntax import scopes_of
+from proxy_wrapper.program_code.syntax import scopes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from proxy_wrapper.program_code.syntax import Scope
     from proxy_wrapper.source_patterns.pattern import Pattern
-    from proxy_wrapper.source_patterns.syntax import Scope
 
 
 def found(text: str, find: Callable[[Scope], Iterator[Pattern]]) -> list[tuple[int, tuple[str, ...]]]:

@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.carried_states import CARRIED, CARRIED_SHUFFLED, carried_states
-from proxy_wrapper.source_patterns.syntax import scopes_of
 
 LOOP = """
 hidden = None

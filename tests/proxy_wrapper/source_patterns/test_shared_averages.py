@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
+from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
-from proxy_wrapper.source_patterns.syntax import scopes_of
 
 TEXT = """
 class {owner}:

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from proxy_wrapper.source_patterns.syntax import scopes_of
+from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
 
 

@@ -27,15 +27,15 @@ from torch.utils.data import (
 )
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from proxy_wrapper.code_lines.copied_generators import copied_generator
+from proxy_wrapper.code_lines.named_lines import call_line
 from proxy_wrapper.events import Loading, SourcePattern
 from proxy_wrapper.intercept.attaching.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import bodies_around
-from proxy_wrapper.places.copied_generators import copied_generator
-from proxy_wrapper.places.frame_variables import values_of
-from proxy_wrapper.places.named_lines import call_line
+from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.called_functions import bodies_around
+from proxy_wrapper.program_code.frame_variables import values_of
 from proxy_wrapper.source_patterns.data_roles import role_of
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.reshaped_samples import reshaped_samples
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
-    from proxy_wrapper.places.copied_generators import CopiedGenerator
+    from proxy_wrapper.code_lines.copied_generators import CopiedGenerator
     from proxy_wrapper.tracer import Tracer
 
 _DRAWN: Final = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)

@@ -17,14 +17,14 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
+from proxy_wrapper.code_lines.own_weights import explain_own_weights
 from proxy_wrapper.events import Load, RateReduced, SchedulerStep, SourcePattern
 from proxy_wrapper.intercept.attaching.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import words_of_code, words_of_line
-from proxy_wrapper.places.called_functions import bodies_around, body_of, reachable
-from proxy_wrapper.places.own_weights import explain_own_weights
+from proxy_wrapper.program_code.assigned_lines import words_of_code, words_of_line
+from proxy_wrapper.program_code.called_functions import bodies_around, body_of, reachable
 from proxy_wrapper.source_patterns.unread_schedulers import UNREAD, unread_scheduler
 from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from proxy_wrapper.events import Setting
     from proxy_wrapper.intercept.state.updates import Updates
     from proxy_wrapper.known.entries import ModuleEntry
-    from proxy_wrapper.places.called_functions import Body
+    from proxy_wrapper.program_code.called_functions import Body
     from proxy_wrapper.tracer import Tracer
 
 _MOST_WAITING: Final = 100

@@ -10,11 +10,11 @@ import weakref
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.code_lines.random_calls import always_dropping
 from proxy_wrapper.events import ActiveDropout
 from proxy_wrapper.known.drawn_numbers import DrawnNumbers
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import Body
-from proxy_wrapper.places.random_calls import always_dropping
+from proxy_wrapper.program_code.called_functions import Body
 
 if TYPE_CHECKING:
     from proxy_wrapper.known.entries import ModuleEntry

@@ -28,7 +28,7 @@ from proxy_wrapper.known.thread_state import UNKNOWN, ActiveCall, Known
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.live import enter_compiled
 from proxy_wrapper.loss_graph.loss_nodes import last_node_of
-from proxy_wrapper.places.outermost_calls import is_discarded
+from proxy_wrapper.program_code.outermost_calls import is_discarded
 from proxy_wrapper.values.describe import find_tensors
 from proxy_wrapper.values.given_values import statistics_of
 from proxy_wrapper.values.statistics import is_certainly_finite

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from proxy_wrapper.code_lines.nan_variables import origin_of_nan
+from proxy_wrapper.code_lines.operation_lines import operation_line
 from proxy_wrapper.events import NonFinite, Statistics
 from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.levels import WARNING
 from proxy_wrapper.loss_graph.operations import without_result
-from proxy_wrapper.places.computed_lines import computed_at
-from proxy_wrapper.places.nan_variables import origin_of_nan
-from proxy_wrapper.places.operation_lines import operation_line
+from proxy_wrapper.program_code.computed_lines import computed_at
 from proxy_wrapper.values.pending import PendingNonFinite, PendingStatistics
 from proxy_wrapper.values.statistics import count_nonfinite, has_values, is_certainly_finite, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, is_floating_point
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
-    from proxy_wrapper.places.called_functions import Body
+    from proxy_wrapper.program_code.called_functions import Body
     from proxy_wrapper.tracer import Tracer
     from proxy_wrapper.values.pending import Pending, PendingCount
     from proxy_wrapper.values.statistics import PendingOr

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
+from proxy_wrapper.code_lines.named_lines import probability_lines
+from proxy_wrapper.code_lines.thresholds import HALF, threshold_of_call
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import Body, body_of, reachable
-from proxy_wrapper.places.frame_variables import values_of
-from proxy_wrapper.places.named_lines import probability_lines
-from proxy_wrapper.places.outermost_calls import UNKNOWN, value_of
-from proxy_wrapper.places.thresholds import HALF, threshold_of_call
+from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.called_functions import Body, body_of, reachable
+from proxy_wrapper.program_code.frame_variables import values_of
+from proxy_wrapper.program_code.outermost_calls import UNKNOWN, value_of
 
 if TYPE_CHECKING:
     from types import CodeType

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from proxy_wrapper.code_lines.view_lines import view_lines
 from proxy_wrapper.events import SourcePattern
 from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import bodies_around
-from proxy_wrapper.places.view_lines import view_lines
+from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.called_functions import bodies_around
 from proxy_wrapper.source_patterns.permuted_sizes import PERMUTED
 from proxy_wrapper.source_patterns.reshaped_inputs import is_permuted_view, reshaped_inputs
 from proxy_wrapper.values.statistics import has_values, unobserved

@@ -18,7 +18,7 @@ import torch
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.nodes import sequence_number
-from proxy_wrapper.places.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.assigned_lines import AssignedLine
 from proxy_wrapper.values.describe import PLAIN, find_tensors
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.code_lines.discarded_calls import discarded_calls
 from proxy_wrapper.events import DiscardedResult
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import Body, reachable
-from proxy_wrapper.places.discarded_calls import discarded_calls
+from proxy_wrapper.program_code.called_functions import Body, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

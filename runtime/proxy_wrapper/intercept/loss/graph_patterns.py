@@ -10,6 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from proxy_wrapper.code_lines.argument_names import wrong_arguments
+from proxy_wrapper.code_lines.cut_terms import cut_term
+from proxy_wrapper.code_lines.last_lines import last_lines
+from proxy_wrapper.code_lines.mask_lines import mask_lines, normal_lines
+from proxy_wrapper.code_lines.named_lines import (
+    class_weight_line,
+    error_line,
+    norm_line,
+    positive_weight_line,
+    reconstruction_line,
+    rounding_lines,
+    scale_line,
+)
+from proxy_wrapper.code_lines.operation_lines import operation_lines
+from proxy_wrapper.code_lines.policy_products import may_negate, policy_products
+from proxy_wrapper.code_lines.position_slices import position_slices
+from proxy_wrapper.code_lines.softmax_lines import softmax_lines
+from proxy_wrapper.code_lines.view_lines import view_lines
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.levels import INFO
@@ -30,27 +48,9 @@ from proxy_wrapper.loss_graph.roundings import ROUNDED
 from proxy_wrapper.loss_graph.scales import SCALE
 from proxy_wrapper.loss_graph.targets import MULTI_HOT_PROBABILITIES
 from proxy_wrapper.loss_graph.token_targets import SEEN
-from proxy_wrapper.places.argument_names import wrong_arguments
-from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import Body, bodies_around, reachable
-from proxy_wrapper.places.cut_terms import cut_term
-from proxy_wrapper.places.frame_variables import values_of
-from proxy_wrapper.places.last_lines import last_lines
-from proxy_wrapper.places.mask_lines import mask_lines, normal_lines
-from proxy_wrapper.places.named_lines import (
-    class_weight_line,
-    error_line,
-    norm_line,
-    positive_weight_line,
-    reconstruction_line,
-    rounding_lines,
-    scale_line,
-)
-from proxy_wrapper.places.operation_lines import operation_lines
-from proxy_wrapper.places.policy_products import may_negate, policy_products
-from proxy_wrapper.places.position_slices import position_slices
-from proxy_wrapper.places.softmax_lines import softmax_lines
-from proxy_wrapper.places.view_lines import view_lines
+from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.called_functions import Body, bodies_around, reachable
+from proxy_wrapper.program_code.frame_variables import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from proxy_wrapper.places.position_slices import PositionSlice
+    from proxy_wrapper.code_lines.position_slices import PositionSlice
     from proxy_wrapper.tracer import Tracer
 
 _LOOKS: Final = 2

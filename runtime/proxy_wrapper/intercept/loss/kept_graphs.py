@@ -12,9 +12,9 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy_wrapper.code_lines.kept_lines import kept_line
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.kept_lines import kept_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.code_lines.loss_calls import loss_calls
+from proxy_wrapper.code_lines.named_lines import cut_line, leaf_line, probability_lines
 from proxy_wrapper.events import Loss, LossCall
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.loss_nodes import loss_nodes
-from proxy_wrapper.places.called_functions import Body, reachable
-from proxy_wrapper.places.computed_lines import computed_at, loss_variable
-from proxy_wrapper.places.loss_calls import loss_calls
-from proxy_wrapper.places.named_lines import cut_line, leaf_line, probability_lines
+from proxy_wrapper.program_code.called_functions import Body, reachable
+from proxy_wrapper.program_code.computed_lines import computed_at, loss_variable
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, numel
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy_wrapper.code_lines.operation_lines import operation_line
 from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.known.thread_state import Singularity
 from proxy_wrapper.loss_graph.operations import delicate_nodes, without_derivative
-from proxy_wrapper.places.called_functions import Body
-from proxy_wrapper.places.computed_lines import computed_at
-from proxy_wrapper.places.operation_lines import operation_line
+from proxy_wrapper.program_code.called_functions import Body
+from proxy_wrapper.program_code.computed_lines import computed_at
 from proxy_wrapper.values.statistics import unobserved
 
 if TYPE_CHECKING:

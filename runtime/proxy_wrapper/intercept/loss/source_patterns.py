@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import SourcePattern
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import AssignedLine
-from proxy_wrapper.places.called_functions import bodies_around
+from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.called_functions import bodies_around
 from proxy_wrapper.source_patterns.find_patterns import find_patterns
 
 if TYPE_CHECKING:

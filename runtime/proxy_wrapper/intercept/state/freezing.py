@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import FreezeWithoutEffect
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import attribute_assigned, constant_assigned
+from proxy_wrapper.program_code.assigned_lines import attribute_assigned, constant_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from proxy_wrapper.events import StatePattern
 from proxy_wrapper.intercept.state.state_records import gradient_of
 from proxy_wrapper.known.optimizer_state import tensors_kept
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import AssignedLine, kept_under
+from proxy_wrapper.program_code.assigned_lines import AssignedLine, kept_under
 from proxy_wrapper.values.torch_functions import numel
 from proxy_wrapper.values.value_marks import data_ptr_of
 

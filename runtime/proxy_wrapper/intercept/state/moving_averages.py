@@ -11,10 +11,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.code_lines.named_lines import average_line
 from proxy_wrapper.events import StatePattern
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.called_functions import bodies_around
-from proxy_wrapper.places.named_lines import average_line
+from proxy_wrapper.program_code.called_functions import bodies_around
 from proxy_wrapper.values.statistics import has_values, is_hosted, unobserved
 from proxy_wrapper.values.torch_functions import (
     is_contiguous,

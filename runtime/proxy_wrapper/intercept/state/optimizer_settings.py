@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
+from proxy_wrapper.code_lines.loop_targets import loop_target
+from proxy_wrapper.code_lines.named_lines import call_line
 from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.places.assigned_lines import attribute_assigned, key_assigned
-from proxy_wrapper.places.called_functions import Body
-from proxy_wrapper.places.frame_variables import values_of
-from proxy_wrapper.places.loop_targets import loop_target
-from proxy_wrapper.places.named_lines import call_line
+from proxy_wrapper.program_code.assigned_lines import attribute_assigned, key_assigned
+from proxy_wrapper.program_code.called_functions import Body
+from proxy_wrapper.program_code.frame_variables import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,0 +1,1 @@
+"""Finds lines in the code of the program, one finder per file."""

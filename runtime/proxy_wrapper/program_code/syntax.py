@@ -1,0 +1,132 @@
+"""Reads the syntax of one function, or of the code of a module outside its functions."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_wrapper.program_code.parsed_functions import statements_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class Assignment(NamedTuple):
+    """A target, which may be a tuple, and its value."""
+
+    target: ast.expr
+    value: ast.expr
+
+
+class Scope:
+    """The code of a function, or of a module, without that of the functions and classes in it.
+
+    Attributes:
+        nodes: its nodes, in the order of the source.
+        words: the variables and the attributes that it mentions.
+        name: the name of the function; "" for a module.
+        owner: the class of which it is a method, if it is one.
+    """
+
+    def __init__(self, root: ast.AST, owner: ast.ClassDef | None = None) -> None:
+        self.name = root.name if isinstance(root, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+        self.nodes = nodes_within(root)
+        self.owner = owner
+        names = {node.id for node in self.nodes if isinstance(node, ast.Name)}
+        self.words = names | {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Its calls."""
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def assignments(self) -> list[Assignment]:
+        """Each target of an assignment with its value; those of `a, b = c, d` one by one."""
+        found: list[Assignment] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    found += _assignments(target, node.value)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                found.append(Assignment(node.target, node.value))
+        return found
+
+    @cached_property
+    def _stores(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for node in self.nodes:
+            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+                found.setdefault(ast.unparse(node), []).append(node.lineno)
+        return found
+
+    def stores(self, name: str) -> list[int]:
+        """The lines that assign a variable or an attribute."""
+        return self._stores.get(name, [])
+
+    def is_zero_before(self, name: str, line: int) -> bool:
+        """Whether the last assignment of a variable above a line sets it to 0, and nothing else on its line does."""
+        last = max((each for each in self.stores(name) if each < line), default=0)
+        values = [value for target, value in self.assignments if target.lineno == last and ast.unparse(target) == name]
+        return len(values) == 1 and _is_zero(values[0])
+
+    def is_stored_between(self, name: str, first: int, last: int) -> bool:
+        """Whether a line between two others, without these, assigns a variable or an attribute."""
+        return any(first < line < last for line in self.stores(name))
+
+
+def scopes_of(tree: ast.Module) -> Iterator[Scope]:
+    """The scopes of a file."""
+    yield Scope(tree)
+    owners: dict[int, ast.ClassDef] = {}
+    for node in statements_of(tree):
+        if isinstance(node, ast.ClassDef):
+            owners.update((id(statement), node) for statement in node.body)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Scope(node, owners.get(id(node)))
+
+
+def nodes_within(root: ast.AST) -> list[ast.AST]:
+    """The nodes below another in the order of the source, without those of functions and classes in it."""
+    found: list[ast.AST] = []
+    pending = [*ast.iter_child_nodes(root)][::-1]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        if not isinstance(node, _INNER):
+            pending += [*ast.iter_child_nodes(node)][::-1]
+    return found
+
+
+def last_name(function: ast.expr) -> str:
+    """The last part of the dotted name of a function; "" if it has no name."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def is_variable(node: ast.expr) -> bool:
+    """Whether an expression is a variable, or an attribute of one."""
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The variables that an expression reads."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def _is_zero(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float) and not value.value
+
+
+def _assignments(target: ast.expr, value: ast.expr) -> Iterator[Assignment]:
+    ones = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+    others = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+    if not ones or len(ones) != len(others) or any(isinstance(each, ast.Starred) for each in (*ones, *others)):
+        yield Assignment(target, value)
+        return
+    for one, other in zip(ones, others, strict=True):
+        yield from _assignments(one, other)
