@@ -435,11 +435,6 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "probability-lowered": log-probabilities of actions, times returns, are in the loss with a plus sign. `made` is
       the line that multiplies them.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
-
-    Of memory:
-
-    - "graph-kept": the graphs of so many passes as `values` says, one after another at this place, were in memory at
-      once, although each pass had used its own up. `made` is the line that keeps the losses, or else assigns them.
     """
 
     what: str = ""

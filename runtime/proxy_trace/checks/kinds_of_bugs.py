@@ -63,16 +63,6 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
-        "Gradients",
-        "Losses are summed or collected with their graphs, which stay in memory.",
-        "graph-kept",
-        (
-            "https://github.com/google/brax/pull/152",
-            "https://github.com/BatsResearch/labelmodels/issues/4",
-            "https://github.com/boschresearch/Continuous-Recurrent-Units/pull/4",
-        ),
-    ),
-    KindOfBug(
         "Optimizer",
         "A function that should return a factor of the learning rate returns the rate, so the two are multiplied.",
         "learning-rate-squared",

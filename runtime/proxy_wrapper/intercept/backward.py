@@ -25,7 +25,6 @@ from proxy_wrapper.intercept.loss.class_orders import ClassOrders
 from proxy_wrapper.intercept.loss.derivatives import Derivatives
 from proxy_wrapper.intercept.loss.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.loss.graph_patterns import GraphPatterns
-from proxy_wrapper.intercept.loss.kept_graphs import KeptGraphs
 from proxy_wrapper.intercept.loss.losses import Losses, value_of
 from proxy_wrapper.intercept.loss.singularities import Singularities
 from proxy_wrapper.intercept.loss.source_patterns import SourcePatterns
@@ -43,10 +42,8 @@ if TYPE_CHECKING:
     from proxy_wrapper.tracer import Tracer
 
 _ENTRY: Final = "_engine_run_backward"
-_KEEP_GRAPH_INDEX: Final = 0
-"""Position of `retain_graph` among the arguments that follow the roots and their gradients."""
 _CREATE_GRAPH_INDEX: Final = 1
-"""Position of `create_graph` there."""
+"""Position of `create_graph` among the arguments that follow the roots and their gradients."""
 _INPUTS_INDEX: Final = 2
 """Position of the inputs there."""
 
@@ -69,7 +66,6 @@ class BackwardPasses:
         self._class_orders = ClassOrders(tracer)
         self._discarded = DiscardedResults(tracer)
         self._source_patterns = SourcePatterns(tracer)
-        self._kept_graphs = KeptGraphs(tracer)
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
@@ -148,7 +144,7 @@ class BackwardPasses:
                     numbers,
                     value,
                     loss,
-                    _is_set(args, _CREATE_GRAPH_INDEX),
+                    len(args) > _CREATE_GRAPH_INDEX and args[_CREATE_GRAPH_INDEX] is True,
                 )
                 tracer.broadcast(event, location, level=INFO)
                 has_graph = event.create_graph
@@ -163,8 +159,6 @@ class BackwardPasses:
                     self._class_orders.look(tensors, location)
                     self._discarded.look(location)
                     self._source_patterns.look(location)
-                    if not (_is_set(args, _KEEP_GRAPH_INDEX) or has_graph):
-                        self._kept_graphs.look(tensors, location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward(location)
@@ -215,11 +209,6 @@ class BackwardPasses:
                     self._updates.after_backward(location, begun.gradient_marks)
         except Exception as error:  # noqa: BLE001
             tracer.fail(error)
-
-
-def _is_set(args: Sequence[Any], index: int) -> bool:
-    """Whether one of the arguments that follow the roots and their gradients is true."""
-    return len(args) > index and bool(args[index])
 
 
 def _is_outermost(around: Sequence[BackwardPass]) -> bool:

@@ -192,7 +192,7 @@ class TrainingActs(ReplacingInterceptor):
         if frame is None or (frame.f_code, frame.f_lineno) in self._read:
             return
         self._read.add((frame.f_code, frame.f_lineno))
-        is_seen_elsewhere = frame.f_locals is frame.f_globals and frame.f_globals.get("__name__") != "__main__"
+        is_seen_elsewhere = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
         tree = None if is_seen_elsewhere else tracer.functions.file_of(frame.f_code)
         name = "" if tree is None else unread_scheduler(tree, frame.f_lineno)
         if name:

@@ -106,7 +106,10 @@ class CarriedGradients:
         Args:
             gradients: by `id`, of one optimizer; the result is about the watched one among them.
         """
-        for watched in self._watched.values():
+        tracer = self._tracer
+        for watched in list(self._watched.values()):
+            if tracer.is_used_elsewhere(watched.state.holder, tracer.thread):
+                continue  # Its thread may be replacing the gradient, and autograd does so without Python's lock.
             tensor = watched.state.tensor()
             gradient = None if tensor is None else gradient_of(tensor)
             if gradient is not None and id(gradient) in gradients:
