@@ -11,6 +11,8 @@ from proxy_wrapper.program_code.parsed_functions import statements_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_COUNTING: Final = frozenset({"enumerate", "iter", "tqdm", "trange", "progress_bar", "track"})
+"""Functions that give the items of their first argument."""
 _INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -99,6 +101,14 @@ def nodes_within(root: ast.AST) -> list[ast.AST]:
         if not isinstance(node, _INNER):
             pending += [*ast.iter_child_nodes(node)][::-1]
     return found
+
+
+def iterated_by(loop: ast.For | ast.AsyncFor | ast.comprehension) -> ast.expr:
+    """What a loop goes through, without what only counts or displays: `loader` of `enumerate(tqdm(loader))`."""
+    iterated = loop.iter
+    while isinstance(iterated, ast.Call) and last_name(iterated.func) in _COUNTING and iterated.args:
+        iterated = iterated.args[0]
+    return iterated
 
 
 def last_name(function: ast.expr) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.program_code.syntax import last_name, names_in, nodes_within
+from proxy_wrapper.program_code.syntax import iterated_by, last_name, names_in, nodes_within
 from proxy_wrapper.source_patterns.overwritten_counts import counts_equal
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 PER_BATCH: Final = "count-per-batch"
 
-_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "progress_bar", "track"})
 _AVERAGES: Final = frozenset({"mean", "average"})
 
 
@@ -31,7 +30,7 @@ def counts_per_batch(scope: Scope) -> Iterator[Pattern]:
         if not isinstance(loop, (ast.For, ast.AsyncFor)):
             continue
         counts = _counts(loop)
-        batches = f"len({ast.unparse(_iterated(loop))})"
+        batches = f"len({ast.unparse(iterated_by(loop))})"
         end = loop.end_lineno or loop.lineno
         for node in scope.nodes if counts else ():
             if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or node.lineno <= end:
@@ -40,14 +39,6 @@ def counts_per_batch(scope: Scope) -> Iterator[Pattern]:
             is_same = not any(scope.is_stored_between(name, end, node.lineno) for name in divided)
             if divided and is_same and ast.unparse(node.right) in (batches, f"float({batches})"):
                 yield Pattern(PER_BATCH, node.lineno, tuple(divided), loop.lineno)
-
-
-def _iterated(loop: ast.For | ast.AsyncFor) -> ast.expr:
-    """What a loop goes through, without what only counts or displays its passes."""
-    iterated = loop.iter
-    while isinstance(iterated, ast.Call) and last_name(iterated.func) in _WRAPPERS and iterated.args:
-        iterated = iterated.args[0]
-    return iterated
 
 
 def _counts(loop: ast.For | ast.AsyncFor) -> list[str]:

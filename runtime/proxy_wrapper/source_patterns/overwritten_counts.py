@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.program_code.syntax import Scope, last_name, names_in, nodes_within
+from proxy_wrapper.program_code.syntax import Scope, iterated_by, last_name, names_in, nodes_within
 from proxy_wrapper.source_patterns.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 OVERWRITTEN: Final = "count-overwritten"
 
 _COUNTS: Final = frozenset({"sum", "count_nonzero"})
-_WRAPPERS: Final = frozenset({"enumerate", "tqdm", "trange", "progress_bar", "track"})
 _WHOLE_RANGE: Final = 3
 """`range` has as many arguments if it gives the starts of batches."""
 _LEAVES: Final = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom)
@@ -37,9 +36,7 @@ def overwritten_counts(scope: Scope) -> Iterator[Pattern]:
 
 def _is_of_epochs(loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop only counts, and so may do each time what it did before."""
-    call = loop.iter
-    while isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS and call.args:
-        call = call.args[0]
+    call = iterated_by(loop)
     return isinstance(call, ast.Call) and last_name(call.func) == "range" and len(call.args) < _WHOLE_RANGE
 
 
@@ -127,11 +124,8 @@ def _has_comparison(value: ast.expr | None) -> bool:
 
 def _is_number_of_batches(divisor: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a divisor is the length of what a loop iterates over or of the data set behind it, or counts batches."""
-    iterated = loop.iter
-    while isinstance(iterated, ast.Call) and last_name(iterated.func) in _WRAPPERS and iterated.args:
-        iterated = iterated.args[0]
     is_counted = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "enumerate"
     if is_counted and isinstance(loop.target, ast.Tuple) and ast.unparse(loop.target.elts[0]) in names_in(divisor):
         return True
-    source = ast.unparse(iterated)
+    source = ast.unparse(iterated_by(loop))
     return ast.unparse(divisor) in (f"len({source})", f"len({source}.dataset)")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.program_code.syntax import Scope, is_variable, last_name
+from proxy_wrapper.program_code.syntax import Scope, is_variable, iterated_by, last_name
 from proxy_wrapper.source_patterns.data_roles import role_of, words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -32,7 +32,6 @@ _EVALUATES: Final = frozenset({"eval", "evaluate", "evaluation", "valid", "valid
 _VALIDATES: Final = _EVALUATES - {"eval", "evaluate", "evaluation"}
 """The words of functions that use held-out data alone; an `evaluate` may rightly get any data."""
 _LEARNS: Final = frozenset({"train", "training", "fit", "backward"})
-_WRAPPERS: Final = frozenset({"enumerate", "iter", "tqdm", "progress_bar", "track"})
 _FEWEST_ARGUMENTS: Final = 3
 """The positional arguments of a `DataLoader` that leave out its sampler: data set, batch size, shuffle."""
 
@@ -97,9 +96,7 @@ def _validations(scope: Scope, held_out: set[tuple[str, ...]]) -> Iterator[Patte
         return
     for node in scope.nodes:
         if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            iterated = node.iter
-            while isinstance(iterated, ast.Call) and last_name(iterated.func) in _WRAPPERS and iterated.args:
-                iterated = iterated.args[0]
+            iterated = iterated_by(node)
             if _is_training_data(iterated, _BATCHES, held_out):
                 yield Pattern(EVALUATED, iterated.lineno, (ast.unparse(iterated), scope.name))
 

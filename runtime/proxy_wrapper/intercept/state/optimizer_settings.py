@@ -93,12 +93,18 @@ class OptimizerSettings:
         self._new: list[weakref.ref[torch.optim.Optimizer]] = []
         self._made = 0
         self._passes = 0
+        # The targets of loops in which optimizers are created, by the location of that.
+        self._loops: dict[int, str] = {}
 
     def note_made(self, optimizer: torch.optim.Optimizer, location: int) -> None:
         """Note where an optimizer is created; it has no parameters yet."""
         self._made += 1
         tracer = self._tracer
-        loop = loop_target(tracer.locator.user_frame(), tracer.functions.find_any, tracer.locator.is_user_code)
+        loop = self._loops.get(location) if location else None
+        if loop is None:  # Programs may create an optimizer for each sample.
+            locator = tracer.locator
+            loop = loop_target(locator.user_frame(), tracer.functions.find_any, locator.is_user_code)
+            self._loops[location] = loop
         self._known[optimizer] = _Known(self._made, location, self._passes, _rates_given(sys._getframe(1)), loop)
         self._new.append(weakref.ref(optimizer))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import OptimizerStep, OptimizerStepEnd
+from proxy_wrapper.intercept.state import carried_gradients, state_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,3 +168,43 @@ def test_a_closure_clears_in_the_step_itself(clears: bool, logdir: str, seen: Me
     assert carried(seen) == [False] * 3
     ends = [event.carried for event in seen.events if isinstance(event, OptimizerStepEnd)]
     assert ends == [False, not clears, not clears]
+
+
+def test_clipping_reads_no_gradient_that_another_running_thread_trains(
+    logdir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Autograd may replace it meanwhile, without Python's lock, so that freed memory would be read."""
+    models = [Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    has_trained, may_end = threading.Event(), threading.Event()
+    read: list[int] = []
+    before = state_records.gradient_of
+
+    def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+        read.append(id(tensor))
+        return before(tensor)
+
+    def train(number: int) -> None:
+        for _ in range(3):
+            models[number](torch.randn(2, 4)).sum().backward()
+            nn.utils.clip_grad_norm_(models[number].parameters(), 1.0)
+            optimizers[number].step()
+            optimizers[number].zero_grad()
+
+    def train_and_wait() -> None:
+        train(0)
+        has_trained.set()
+        may_end.wait(60)
+
+    thread = threading.Thread(target=train_and_wait)
+    thread.start()
+    try:
+        assert has_trained.wait(60)
+        monkeypatch.setattr(carried_gradients, "gradient_of", gradient_of)
+        train(1)
+    finally:
+        may_end.set()
+        thread.join()
+    own, others = ({id(each) for each in model.parameters()} for model in (models[1], models[0]))
+    assert own & set(read)
+    assert not others & set(read)
