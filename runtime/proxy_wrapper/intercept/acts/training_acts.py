@@ -31,7 +31,7 @@ from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import CodeType
+    from types import CodeType, FrameType
 
     from proxy_wrapper.events import Setting
     from proxy_wrapper.intercept.state.updates import Updates
@@ -74,6 +74,8 @@ class TrainingActs(ReplacingInterceptor):
         # Loads of modules before they were proxied.
         self._waiting: list[tuple[weakref.ref[nn.Module], Load]] = []
         self._made = 0
+        # Why modules load their own weights, by the location of the load and the module's number.
+        self._own_weights: dict[tuple[int, int], tuple[int, tuple[str, ...]]] = {}
         # The lines that create schedulers and whose files are read already.
         self._read: set[tuple[CodeType, int]] = set()
 
@@ -303,14 +305,12 @@ class TrainingActs(ReplacingInterceptor):
             return
         location = tracer.locator.locate(3)
         thread = tracer.thread
-        frame = tracer.locator.user_frame(3) if is_own else None
-        bodies = bodies_around(frame, tracer.locator.is_user_code)
-        own = None if frame is None else explain_own_weights(frame, module, bodies, tracer.functions.find_any)
-        made = 0 if own is None else tracer.locator.line(own.at)
+        number = 0 if entry is None else entry.id
+        made, names = self._explained(module, number, location, tracer.locator.user_frame(3) if is_own else None)
         event = Load(
             tracer.now_us(),
             tracer.step,
-            0 if entry is None else entry.id,
+            number,
             location,
             thread.number,
             thread.stage,
@@ -322,7 +322,7 @@ class TrainingActs(ReplacingInterceptor):
             strict,
             is_own,
             made,
-            own.names if own is not None and made else (),
+            names,
         )
         if entry is not None:
             entry.channel.define_location(made)
@@ -330,6 +330,24 @@ class TrainingActs(ReplacingInterceptor):
         else:
             self._waiting.append((weakref.ref(module), event))
             del self._waiting[:-_MOST_WAITING]
+
+    def _explained(
+        self, module: nn.Module, number: int, location: int, frame: FrameType | None
+    ) -> tuple[int, tuple[str, ...]]:
+        """Why a module loads its own weights: the location of the line, and the names of the module.
+
+        `frame` is the function that does; None if the weights are others. Each place is read once for each module.
+        """
+        if frame is None:
+            return 0, ()
+        key = (location, number)
+        if key not in self._own_weights:
+            tracer = self._tracer
+            bodies = bodies_around(frame, tracer.locator.is_user_code)
+            own = explain_own_weights(frame, module, bodies, tracer.functions.find_any)
+            made = tracer.locator.line(own.at)
+            self._own_weights[key] = made, own.names if made else ()
+        return self._own_weights[key]
 
     def _send_waiting(self) -> None:
         """Record earlier loads of modules that have been proxied since."""
