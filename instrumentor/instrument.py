@@ -117,7 +117,9 @@ def _instrument(
     script = index_unit(SCRIPT, "", tree)
     try:
         with room_for_nesting():
-            if outlines is not None and not may_wrap(script, settings, replace(sources or Sources(), parsed=outlines)):
+            if outlines is not None and not may_wrap(
+                script, settings, replace(sources or Sources(), parsed=outlines), suppressions
+            ):
                 return Result(source, source, (), already_instrumented=False)
             project = Project(script, settings, sources)
             facts, hierarchy = analyse(project)

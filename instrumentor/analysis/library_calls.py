@@ -105,6 +105,8 @@ class LibraryCalls:
 
     def note_taken(self, name: str, arguments: Arguments) -> None:
         """Record that an argument is a module, if the library function `name` accepts only modules."""
+        if self.scope.hierarchy.knowledge.uses_arguments(name):
+            self.facts.note_evidence(self.facts.contents.reach(arguments.all()), catalogue.WRAPPED)
         if self.scope.hierarchy.knowledge.takes_module(name):
             self.facts.note_evidence(self.facts.contents.reach(arguments.module()), catalogue.WRAPPED)
 

@@ -19,8 +19,7 @@ from instrumentor.resolve.bindings import (
     spelling,
     stores,
 )
-from instrumentor.resolve.mentions import value_names
-from instrumentor.source.nodes import DISPLAYS, decorators_of, last_name, walk
+from instrumentor.source.nodes import DISPLAYS, walk
 
 if TYPE_CHECKING:
     from instrumentor.resolve.unit import FunctionNode, Unit
@@ -62,7 +61,6 @@ class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
         name: its name.
         makers: the spelled callees in the values that it may return; an empty string for a callee without a name.
         calls: all spelled callees in it.
-        values: the spelled names that it reads as values, except its own.
         uses_modules: whether it uses something as a module.
         annotations: the spelled names in its annotations, including those of its parameters and its result.
     """
@@ -71,7 +69,6 @@ class FunctionOutline(msgspec.Struct, frozen=True, array_like=True):
     name: str
     makers: list[str]
     calls: list[str]
-    values: list[str]
     uses_modules: bool
     annotations: list[str]
 
@@ -112,16 +109,9 @@ def draw_function(
     decorators = [each for node in nodes if isinstance(node, _DECORATED) for each in node.decorator_list]
     names.update(dict.fromkeys(spelled_where_read(unit, each, bound) for each in decorators))
     names.pop("", None)
-    of_functions = {**bound, None: set[str]()}
-    read = [each for each in value_names(unit, nodes) if not callees.is_for_call(each)]
-    values = dict.fromkeys(spelled_where_read(unit, each, of_functions) for each in read)
-    values.update((name, None) for each in nodes if isinstance(each, ast.Lambda) for name in _called_in(each, spelled))
-    values.update((name, None) for each in calls for name in _got_by(unit, each, of_functions))
-    values.update(dict.fromkeys(_handed_to_decorators(unit, nodes)))
-    values.pop("", None)
     declared = [each for node in nodes for annotation in annotations_of(node) for each in names_within(annotation)]
     annotations = dict.fromkeys(name for name in map(spelling, declared) if not hasattr(builtins, name))
-    return FunctionOutline(key, name, makers, list(names), list(values), uses_modules, list(annotations))
+    return FunctionOutline(key, name, makers, list(names), uses_modules, list(annotations))
 
 
 def is_evidence(node: ast.AST, unit: Unit) -> bool:
@@ -205,11 +195,6 @@ class _Callees:
         self._unit = unit
         self._bound = bound
         self._assigned = _assigned_in(unit, nodes)
-        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-        names = [node for node in nodes if isinstance(node, ast.Name)]
-        read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called}
-        only_called = self._assigned.keys() - read if name else set()
-        self._for_calls = {id(value) for each in only_called for value in self._assigned[each] or ()}
         # The results of nested functions are among its own results.
         inner = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
         self._inner = inner - self._assigned.keys() - {name} if name else set()
@@ -243,39 +228,10 @@ class _Callees:
                 return [name for value in values for name in self.of(value, depth - 1)]
         return [spelled_where_read(self._unit, callee, self._bound)]
 
-    def is_for_call(self, value: ast.expr) -> bool:
-        """Whether a value is only assigned to a name by which the function calls it."""
-        return id(value) in self._for_calls
-
     def _is_partial(self, callee: ast.expr) -> bool:
         root, _, rest = spelling(callee).partition(".")
         dotted = self._unit.imports.get(root, "")
         return (f"{dotted}.{rest}" if rest else dotted) == "functools.partial"
-
-
-def _called_in(function: ast.Lambda, spelled: dict[ast.AST, list[str]]) -> list[str]:
-    return [name for node in walk(function) for name in spelled.get(node, ())]
-
-
-def is_handed_to_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function has a decorator that may pass it on."""
-    return not all(last_name(each) in _PLAIN_DECORATORS for each in decorators_of(function))
-
-
-def _handed_to_decorators(unit: Unit, nodes: list[ast.AST]) -> list[str]:
-    handed = [node for node in nodes if isinstance(node, _FUNCTIONS) and is_handed_to_decorator(node)]
-    return [f".{each.name}" if isinstance(unit.parents[each], ast.ClassDef) else each.name for each in handed]
-
-
-def _got_by(unit: Unit, node: ast.Call, bound: dict[FunctionNode | None, set[str]]) -> list[str]:
-    """What `getattr` reads, with a star for a computed name; nothing for other calls."""
-    if spelling(node.func) != "getattr" or len(node.args) < 2:
-        return []
-    written = node.args[1]
-    name = str(written.value) if isinstance(written, ast.Constant) else "*"
-    holder = spelled_where_read(unit, node.args[0], bound)
-    is_static = holder and not holder.startswith((".", "self.", "cls."))
-    return [f"{holder}.{name}" if is_static else f".{name}"]
 
 
 def _called_for(given: list[ast.expr], held: dict[str, list[ast.expr]], spelled: dict[ast.AST, list[str]]) -> list[str]:

@@ -101,6 +101,10 @@ class Knowledge:
         """Whether the first argument of the function or class `name`, or its `model`, is a module."""
         return catalogue.takes_module(self._known_as(name))
 
+    def uses_arguments(self, name: str) -> bool:  # noqa: ARG002
+        """Whether the function or class `name` may use any of its arguments as a module; False for libraries."""
+        return False
+
     def makes_objects(self, name: str) -> bool:
         """Whether the function or class `name` instantiates the classes passed to it."""
         return catalogue.makes_objects(self._known_as(name))

