@@ -54,8 +54,12 @@ def may_wrap(script: Unit, settings: Settings, sources: Sources, suppressions: S
 
 
 def _plainly_makes_module(project: NeighbourProject) -> bool:
-    """Whether a call outside of classes names something that may make a module: the answer for most scripts."""
+    """Whether a call outside of classes names something that may make a module: the answer for most scripts.
+
+    What the script itself shows is left to the analysis, unless there is no other file: then it would be done twice.
+    """
     script, neighbours = project.script, project.neighbours
+    is_shown_here = False
     pending: list[ast.AST] = [script.tree]
     while pending:
         node = pending.pop()
@@ -67,8 +71,10 @@ def _plainly_makes_module(project: NeighbourProject) -> bool:
         meaning = neighbours.hierarchy.resolve(script, node.func) if isinstance(node, ast.Call) else None
         is_own_function = isinstance(meaning, Function) and meaning.unit is script  # its calls are examined themselves
         if meaning is not None and not is_own_function and neighbours.given.by(meaning) is Nature.MODULE:
-            return True
-    return False
+            if isinstance(meaning, (Class, Function)) and meaning.unit is not script:
+                return True
+            is_shown_here = True
+    return is_shown_here and not neighbours.units
 
 
 def _may_wrap(project: NeighbourProject, settings: Settings, sources: Sources, suppressions: Suppressions) -> bool:
@@ -158,13 +164,24 @@ class Suspicion:
         bases = [root(atom) for atom in site.callee]
         if any(isinstance(base, Made) and self._may_be_maker(base) for base in bases):
             return True
-        is_of_caller = site.function is not None and site.function.key not in self._facts.escaped
-        if not all(isinstance(base, Made) or (isinstance(base, Parameter) and is_of_caller) for base in bases):
+        if any(isinstance(base, Parameter) and self._may_hold_maker(base) for base in bases):
+            return True
+        if not all(isinstance(base, (Made, Parameter)) for base in bases):
             return True
         function = site.node.func if isinstance(site.node, ast.Call) else None
         if bases or function is None or isinstance(function, ast.Attribute):
             return False
         return not isinstance(function, ast.Name) or self._hierarchy.resolve(self._script, function) is None
+
+    def _may_hold_maker(self, parameter: Parameter) -> bool:
+        """Whether another file may pass a maker for a parameter, or defines what calling the method's object does."""
+        function = self._facts.demanded_functions.get(parameter.function)
+        if function is None:
+            return True
+        if function.owner is not None and parameter.name in function.positional[:1]:
+            called = self._neighbours.hierarchy.method(function.owner, "__call__")
+            return called is not None and self._neighbours.given.by(called) is Nature.MODULE
+        return function.key in self._facts.escaped
 
     def _may_be_maker(self, made: Made) -> bool:
         """Whether an object got from another file may be a class or function that makes a module when it is called."""
