@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import Instance, Made, Named, Parameter, Value, Widened, root
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import annotations_of
 from instrumentor.resolve.function_outline import is_evidence
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.outline import OutlinedUnit
@@ -83,11 +84,17 @@ class Suspicion:
     def _may_explain(self) -> bool:
         """Whether other files may show an unexplained object to be a module."""
         return (
-            any(map(self._is_called_without_name, self._unexplained))
+            any(map(self._is_copy_of_theirs, self._unexplained))
+            or any(map(self._is_called_without_name, self._unexplained))
             or any(map(self._is_of_making_method, self._unexplained))
             or self._is_used_elsewhere()
             or any(map(self._is_kept_for_inherited_use, self._script.class_of.values()))
         )
+
+    def _is_copy_of_theirs(self, site: Site) -> bool:
+        """Whether an object is a copy of something that an object of another file holds."""
+        sources = [self._facts.sites.get(base.site) for base in map(root, site.arguments) if isinstance(base, Made)]
+        return site.is_copy and any(each is not None and _is_of_neighbour(each) for each in sources)
 
     def _is_called_without_name(self, site: Site) -> bool:
         """Whether the callee is a variable or an expression, which may hold a maker of another file."""
@@ -146,7 +153,7 @@ class Suspicion:
         """
         facts = self._facts
         is_used_there = self._neighbours.has_met_use
-        if not is_used_there and not any(is_evidence(node, self._script) for node in self._script.parents):
+        if not is_used_there and not any(map(self._shows_module, self._script.parents)):
             return False
         held: list[Value | None] = [site.arguments for site in self._index.own_sites if _is_of_neighbour(site)]
         kinds = (Made, Named, Instance) if is_used_there else (Made, Named)
@@ -154,6 +161,13 @@ class Suspicion:
         held += [facts.returns.peek(key) for key in facts.escaped] if is_used_there else []
         unexplained = frozenset(Made(site.key) for site in self._unexplained)
         return any(each and not unexplained.isdisjoint(facts.contents.reach(each)) for each in held)
+
+    def _shows_module(self, node: ast.AST) -> bool:
+        """Whether a node of the script uses something as a module, or declares it as one."""
+        declare = self._hierarchy.declaration
+        return is_evidence(node, self._script) or any(
+            declare(self._script, each).is_module for each in annotations_of(node)
+        )
 
     def _is_kept_for_inherited_use(self, cls: Class) -> bool:
         """Whether a class inherits methods that use something as a module, and may hold an unexplained object."""
