@@ -150,10 +150,7 @@ class KnowledgeOfNeighbours(Knowledge):
             return Nature.UNKNOWN
         holder = self._neighbours.meaning(above) if last == ANY_KEY else None
         given = self._neighbours.given
-        if isinstance(holder, Unit):
-            return given.by_any_of(holder)
-        # A function that makes nothing may return an argument, which its use may show to be a module.
-        return max(given.by(meaning), Nature.UNKNOWN) if isinstance(meaning, Function) else given.by(meaning)
+        return given.by_any_of(holder) if isinstance(holder, Unit) else given.by(meaning)
 
     def returned(self, name: str) -> Values | None:
         """As for libraries; unknown for what other files define."""

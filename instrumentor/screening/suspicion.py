@@ -153,9 +153,11 @@ class Suspicion:
         """
         facts = self._facts
         is_used_there = self._neighbours.has_met_use
-        if not is_used_there and not any(map(self._shows_module, self._script.parents)):
+        theirs = list(filter(_is_of_neighbour, self._index.own_sites))
+        is_used = is_used_there or any(Made(site.key) in facts.evidence for site in theirs)
+        if not is_used and not any(map(self._shows_module, self._script.parents)):
             return False
-        held: list[Value | None] = [site.arguments for site in self._index.own_sites if _is_of_neighbour(site)]
+        held: list[Value | None] = [site.arguments for site in theirs]
         kinds = (Made, Named, Instance) if is_used_there else (Made, Named)
         held += [each for (holder, _), each in facts.attributes.items() if isinstance(holder, kinds)]
         held += [facts.returns.peek(key) for key in facts.escaped] if is_used_there else []
