@@ -480,6 +480,17 @@ class SourcePattern(Happening, frozen=True, gc=False):
       it.
     - "count-per-batch": the numbers of equal values in `names`, which the loop at `other` adds up, are divided by its
       number of batches at `made`.
+    - "loss-per-sample": the averages of batches in `names`, which the loop at `other` adds up, are divided by the
+      number of samples at `made`.
+    - "argmax-of-batch": the first of `names`, computed at `made`, is one index for all samples, and the loop over
+      batches at `other` compares it with the second, their labels.
+    - "worst-kept": weights are kept at `made` when the first of `names` is worse than the second, the best so far.
+    - "ends-unread": the first of `names`, at `made`, adds a discounted value to a reward, and nothing reads the second,
+      computed at `other`, which tells the ends of episodes.
+    - "loss-overwritten": the loss in `names`, computed at `other`, is overwritten at `made`, and nothing reads it
+      before.
+    - "step-after-loop": what is in `names` steps at `made`, after the loop at `other`, which goes backward and clears
+      the gradients in each pass.
     - "count-not-reset": the loop at `other` adds up a metric in `names` over all its passes, at `made`, and divides it
       by what stays the same.
     - "training-data-evaluated": the training data in `names`, at `made`, are used for what is second in `names`, and is
