@@ -397,6 +397,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "half-threshold": the code that calls `module`, an outermost one, compares its output with 0.5, at `made`. This is
       read once for each place of a call. `values` is 1 if that code also passes the output to a binary cross entropy
       with logits. Else it is 0, and neither the code nor the layers of the module compute probabilities.
+    - "count-broadcasts": the code that calls `module`, an outermost one, counts at `made` how often its output of
+      `shape`, or the index of the largest score in each row, equals labels with the sizes in `values`: one has the
+      shape [n], the other [n, 1]. This is read once for each place of a call.
     - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.
     - "scale-is-variance": noise is scaled by an exponential of `shape`, which is the variance in a divergence.
     - "dice-of-scores": scores of `shape`, the output of a layer, are multiplied by a mask of zeros and ones, and the

@@ -1040,6 +1040,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A metric compares `[n, 1]` with `[n]`, each prediction with every label.",
+        "metric-broadcasts",
+        (
+            "https://github.com/935963004/LaBraM/issues/15",
+            "https://github.com/traja-team/traja/issues/57",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "The weights with the highest loss are kept as the best ones.",
         "worst-weights-kept",
         (

@@ -4,7 +4,8 @@
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
 above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is
 the number of batches, not of samples; likewise `len(loader.dataset)` is not the number of averaged losses that were
-added up. `argmax()` without a dimension gives one index for the whole batch.
+added up. `argmax()` without a dimension gives one index for the whole batch. And
+`[n, 1] == [n]` compares each prediction with all labels.
 """
 
 from __future__ import annotations
@@ -79,6 +80,21 @@ PER_SAMPLE: Final = Rule(
         "https://github.com/miyamotok0105/pytorch_handbook/issues/4",
     ),
 )
+BROADCAST: Final = Rule(
+    "metric-broadcasts",
+    WARNING,
+    "Counts of correct predictions over all pairs",
+    "The code that calls a model counts how often its output, or the index of the largest score in each row, equals "
+    "labels of another shape: `[n, 1]` and `[n]`. So each prediction is compared with every label, and an accuracy "
+    "may be above 1. This is told by the shapes at the first call at each place, and by the code, which changes no "
+    "shape in between.",
+    "Give both the same shape, such as by `output.squeeze(1)` or `labels.unsqueeze(1)`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/935963004/LaBraM/issues/15",
+        "https://github.com/traja-team/traja/issues/57",
+    ),
+)
 OF_BATCH: Final = Rule(
     "argmax-of-batch",
     WARNING,
@@ -130,6 +146,14 @@ def _look(evidence: Evidence) -> Sight | None:
         if source.event.what in _OF_BATCHES and _has_batches(source, list(of_process.acts.loaders.values()))
         for rule, reason in (_OF_BATCHES[source.event.what],)
     ]
+    for of_process in evidence.of_processes:
+        names = {module.id: module.name for module in of_process.process.modules}
+        for event, _, made in of_process.acts.patterns:
+            if event.what == "count-broadcasts":
+                output, labels = list(event.shape), [int(size) for size in event.values]
+                reason = f"its output {output} is compared with labels {labels}, each with all"
+                rank = [of_process.process.rank]
+                findings.append(BROADCAST.finding(names.get(event.module, ""), reason, rank, place=made))
     return Sight(findings) if findings else None
 
 
@@ -146,6 +170,6 @@ def _has_one_batch(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
 
 
 CHECK: Final = Check(
-    "metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH)
+    "metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH, BROADCAST)
 )
 """Applies if the source shows a metric that does not."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.comparisons import counted_comparison
 from proxy_wrapper.program_code.syntax import last_name, nodes_within
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from proxy_wrapper.program_code.syntax import Scope
 
 WHOLE_ARGMAX: Final = "argmax-of-batch"
-
-_REDUCES: Final = frozenset({"sum", "mean", "count_nonzero"})
-_TYPES: Final = frozenset({"double", "float", "int", "long"})
 
 
 def whole_argmax(scope: Scope) -> Iterator[Pattern]:
@@ -32,7 +30,7 @@ def whole_argmax(scope: Scope) -> Iterator[Pattern]:
         inside = nodes_within(loop)
         single = _single_indices(inside)
         for node in inside:
-            compared = _reduced_comparison(node)
+            compared = counted_comparison(node)
             if len(compared) != 2:
                 continue
             for index, labels in (compared, compared[::-1]):
@@ -59,22 +57,3 @@ def _line_of_argmax(value: ast.expr) -> int:
         return 0
     is_function = isinstance(value.func, ast.Attribute) and ast.unparse(value.func.value) == "torch"
     return value.lineno if len(value.args) == int(is_function) else 0
-
-
-def _reduced_comparison(node: ast.AST) -> list[ast.expr]:
-    """The two sides of a comparison for equality that is added up or averaged; none for anything else."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in _REDUCES:
-        return []
-    value = node.args[0] if node.args else node.func
-    while isinstance(value, (ast.Attribute, ast.Call)):
-        if isinstance(value, ast.Attribute) and value.attr in _REDUCES | _TYPES:
-            value = value.value
-        elif isinstance(value, ast.Call) and last_name(value.func) in _TYPES and not value.args:
-            value = value.func
-        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and len(value.args) == 1:
-            return [value.func.value, value.args[0]] if value.func.attr == "eq" else []
-        else:
-            return []
-    if isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq):
-        return [value.left, value.comparators[0]]
-    return []
