@@ -397,6 +397,9 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "half-threshold": the code that calls `module`, an outermost one, compares its output with 0.5, at `made`. This is
       read once for each place of a call. `values` is 1 if that code also passes the output to a binary cross entropy
       with logits. Else it is 0, and neither the code nor the layers of the module compute probabilities.
+    - "count-broadcasts": the code that calls `module`, an outermost one, counts at `made` how often its output of
+      `shape`, or the index of the largest score in each row, equals labels with the sizes in `values`: one has the
+      shape [n], the other [n, 1]. This is read once for each place of a call.
     - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.
     - "scale-is-variance": noise is scaled by an exponential of `shape`, which is the variance in a divergence.
     - "dice-of-scores": scores of `shape`, the output of a layer, are multiplied by a mask of zeros and ones, and the
@@ -480,6 +483,17 @@ class SourcePattern(Happening, frozen=True, gc=False):
       it.
     - "count-per-batch": the numbers of equal values in `names`, which the loop at `other` adds up, are divided by its
       number of batches at `made`.
+    - "loss-per-sample": the averages of batches in `names`, which the loop at `other` adds up, are divided by the
+      number of samples at `made`.
+    - "argmax-of-batch": the first of `names`, computed at `made`, is one index for all samples, and the loop over
+      batches at `other` compares it with the second, their labels.
+    - "worst-kept": weights are kept at `made` when the first of `names` is worse than the second, the best so far.
+    - "ends-unread": the first of `names`, at `made`, adds a discounted value to a reward, and nothing reads the second,
+      computed at `other`, which tells the ends of episodes.
+    - "loss-overwritten": the loss in `names`, computed at `other`, is overwritten at `made`, and nothing reads it
+      before.
+    - "step-after-loop": what is in `names` steps at `made`, after the loop at `other`, which goes backward and clears
+      the gradients in each pass.
     - "count-not-reset": the loop at `other` adds up a metric in `names` over all its passes, at `made`, and divides it
       by what stays the same.
     - "training-data-evaluated": the training data in `names`, at `made`, are used for what is second in `names`, and is

@@ -11,6 +11,8 @@
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
 | a Dice coefficient of the output of a layer, without a sigmoid or a softmax | dice-of-logits |
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
+| in the source: a reward plus a discounted value, and ends of episodes that nothing reads | episode-end-ignored |
+| in the source: a loss that is overwritten before it is read | loss-overwritten |
 
 Only the structure of the graph, or the source, decides. The graph is examined in the first backward passes at a place.
 """
@@ -82,6 +84,31 @@ DIVERGENCE: Final = Rule(
     ),
 )
 
+END_IGNORED: Final = Rule(
+    "episode-end-ignored",
+    WARNING,
+    "Targets that look past the end of an episode",
+    "In the code of the training program, a function computes which episodes have ended, such as "
+    "`dones = torch.tensor(batch.done)`, and never reads it, nor anything else that is called an end or a mask. It "
+    "adds a discounted value to a reward. So the target of the last step of an episode has the value of a state that "
+    "nobody reaches.",
+    "Multiply the value by `1 - dones`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/navneet-nmk/pytorch-rl/issues/2",
+        "https://github.com/seungeunrho/minimalRL/pull/21",
+    ),
+)
+OVERWRITTEN: Final = Rule(
+    "loss-overwritten",
+    WARNING,
+    "Losses that are overwritten before they are read",
+    "In the code of the training program, a statement assigns a loss of torch to a variable, and a later one of the "
+    "same block assigns another loss to it. Nothing reads the first one. So it has no effect on the gradients.",
+    "Add the losses up: `loss = loss + other`, or `loss += other`.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/chiphuyen/stanford-tensorflow-tutorials/pull/114",),
+)
 RATIO: Final = Rule(
     "ratio-to-itself",
     WARNING,
@@ -175,6 +202,13 @@ _RULES: Final = {
 }
 """For each pattern, its rule, and the name and reason of its findings."""
 
+_OF_SOURCE: Final = {
+    "ratio-of-one": (RATIO, "ratio", "{} is always 1"),
+    "ends-unread": (END_IGNORED, "target", "{} has no part in which {} is read"),
+    "loss-overwritten": (OVERWRITTEN, "loss", "{} is assigned again before anything reads it"),
+}
+"""What the source shows: the rule, what it is about, and what is wrong with the names of the pattern."""
+
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
@@ -191,14 +225,10 @@ def _look(evidence: Evidence) -> Sight | None:
             words = reason.format(shape=tuple(event.shape), value=next(iter(event.values), 0.0))
             findings.append(rule.finding(name, words, [of_process.process.rank], step=event.step, place=place))
         findings += [
-            RATIO.finding(
-                "ratio",
-                f"{source.event.names[0]} is always 1",
-                [of_process.process.rank],
-                place=source.place,
-            )
+            rule.finding(name, reason.format(*source.event.names), [of_process.process.rank], place=source.place)
             for source in of_process.acts.sources
-            if source.event.what == "ratio-of-one"
+            if source.event.what in _OF_SOURCE
+            for rule, name, reason in (_OF_SOURCE[source.event.what],)
         ]
     return Sight(findings, [*evidence.device_words, *evidence.compiled_words]) if findings else None
 
@@ -207,6 +237,6 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES, DICE),
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES, DICE, END_IGNORED, OVERWRITTEN),
 )
 """Present only if it finds something, because few programs contain such formulas."""

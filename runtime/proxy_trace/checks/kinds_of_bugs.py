@@ -1009,6 +1009,55 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "The target of Q-learning has a next value after the end of an episode, too.",
+        "episode-end-ignored",
+        (
+            "https://github.com/navneet-nmk/pytorch-rl/issues/2",
+            "https://github.com/seungeunrho/minimalRL/pull/21",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A loss is overwritten by another before anything reads it.",
+        "loss-overwritten",
+        ("https://github.com/chiphuyen/stanford-tensorflow-tutorials/pull/114",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Losses that are averaged over batches are added up and divided by the number of samples.",
+        "loss-per-sample",
+        (
+            "https://github.com/pytorch/tutorials/issues/179",
+            "https://github.com/mahmoodlab/PathomicFusion/pull/3",
+            "https://github.com/miyamotok0105/pytorch_handbook/issues/4",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The largest score of a whole batch is compared with the label of each sample.",
+        "argmax-of-batch",
+        ("https://github.com/Zasder3/train-CLIP/issues/6",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A metric compares `[n, 1]` with `[n]`, each prediction with every label.",
+        "metric-broadcasts",
+        (
+            "https://github.com/935963004/LaBraM/issues/15",
+            "https://github.com/traja-team/traja/issues/57",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "The weights with the highest loss are kept as the best ones.",
+        "worst-weights-kept",
+        (
+            "https://github.com/chickenbestlover/RNN-Time-series-Anomaly-Detection/issues/35",
+            "https://github.com/qjadud1994/TricubeNet/issues/4",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "Returns and advantages look past the end of an episode.",
         "",
         (

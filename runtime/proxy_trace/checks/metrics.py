@@ -3,7 +3,9 @@
 `correct = (prediction == y).sum()` in a loop over batches keeps the number of the last batch alone, where `correct +=`
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
 above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is
-the number of batches, not of samples.
+the number of batches, not of samples; likewise `len(loader.dataset)` is not the number of averaged losses that were
+added up. `argmax()` without a dimension gives one index for the whole batch. And
+`[n, 1] == [n]` compares each prediction with all labels.
 """
 
 from __future__ import annotations
@@ -62,6 +64,55 @@ PER_BATCH: Final = Rule(
         "https://github.com/MinSong2/yonlu/pull/1",
     ),
 )
+PER_SAMPLE: Final = Rule(
+    "loss-per-sample",
+    WARNING,
+    "Averaged losses divided by the number of samples",
+    "In the code of the training program, a loop over a data loader with several samples in a batch adds up losses "
+    "of torch, each of which is the average of its batch by default. After the loop, the sum is divided by the number "
+    "of samples: `len(loader.dataset)`, or a variable that counts them. So the result is too low by the size of a "
+    "batch. The loss that is trained on is not affected.",
+    "Divide by the number of batches, `total / len(loader)`, or add up `loss.item() * len(y)`.",
+    "show {run} --kind source_pattern,loading",
+    sources=(
+        "https://github.com/pytorch/tutorials/issues/179",
+        "https://github.com/mahmoodlab/PathomicFusion/pull/3",
+        "https://github.com/miyamotok0105/pytorch_handbook/issues/4",
+    ),
+)
+BROADCAST: Final = Rule(
+    "metric-broadcasts",
+    WARNING,
+    "Counts of correct predictions over all pairs",
+    "The code that calls a model counts how often its output, or the index of the largest score in each row, equals "
+    "labels of another shape: `[n, 1]` and `[n]`. So each prediction is compared with every label, and an accuracy "
+    "may be above 1. This is told by the shapes at the first call at each place, and by the code, which changes no "
+    "shape in between.",
+    "Give both the same shape, such as by `output.squeeze(1)` or `labels.unsqueeze(1)`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/935963004/LaBraM/issues/15",
+        "https://github.com/traja-team/traja/issues/57",
+    ),
+)
+OF_BATCH: Final = Rule(
+    "argmax-of-batch",
+    WARNING,
+    "Predictions that are one index for a whole batch",
+    "In the code of the training program, a loop over a data loader with several samples in a batch compares an "
+    "`argmax()` without a dimension with the labels of a batch, and adds up or averages the result. The `argmax` is "
+    "the index of the largest score of all samples, counted through the whole batch.",
+    "Pass the dimension of the classes: `scores.argmax(dim=1)`.",
+    "show {run} --kind source_pattern,loading",
+    sources=("https://github.com/Zasder3/train-CLIP/issues/6",),
+)
+
+_OF_BATCHES: Final = {
+    "count-per-batch": (PER_BATCH, "it counts samples, and is divided by the number of batches"),
+    "loss-per-sample": (PER_SAMPLE, "it adds up averages of batches, and is divided by the number of samples"),
+    "argmax-of-batch": (OF_BATCH, "it is one index for all samples of a batch"),
+}
+"""What is wrong only where batches have several samples, by the pattern in the source."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -89,16 +140,20 @@ def _look(evidence: Evidence) -> Sight | None:
         if source.event.what == "count-not-reset"
     ]
     findings += [
-        PER_BATCH.finding(
-            source.event.names[0],
-            "it counts samples, and is divided by the number of batches",
-            [of_process.process.rank],
-            place=source.place,
-        )
+        rule.finding(source.event.names[0], reason, [of_process.process.rank], place=source.place)
         for of_process in evidence.of_processes
         for source in of_process.acts.sources
-        if source.event.what == "count-per-batch" and _has_batches(source, list(of_process.acts.loaders.values()))
+        if source.event.what in _OF_BATCHES and _has_batches(source, list(of_process.acts.loaders.values()))
+        for rule, reason in (_OF_BATCHES[source.event.what],)
     ]
+    for of_process in evidence.of_processes:
+        names = {module.id: module.name for module in of_process.process.modules}
+        for event, _, made in of_process.acts.patterns:
+            if event.what == "count-broadcasts":
+                output, labels = list(event.shape), [int(size) for size in event.values]
+                reason = f"its output {output} is compared with labels {labels}, each with all"
+                rank = [of_process.process.rank]
+                findings.append(BROADCAST.finding(names.get(event.module, ""), reason, rank, place=made))
     return Sight(findings) if findings else None
 
 
@@ -114,5 +169,7 @@ def _has_one_batch(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
     return bool(batches) and all(count == 1 for count in batches)
 
 
-CHECK: Final = Check("metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET, PER_BATCH))
+CHECK: Final = Check(
+    "metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH, BROADCAST)
+)
 """Applies if the source shows a metric that does not."""

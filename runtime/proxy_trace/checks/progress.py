@@ -203,6 +203,8 @@ def _unscaled(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> Findi
     """The finding if an optimizer uses the summed gradients of several unscaled losses."""
     passes, steps = max(optimizer.passes.items(), key=lambda each: each[1], default=(0, 0))
     loss = of_process.training.losses.get(optimizer.loss)
+    if optimizer.dropped * 10 > optimizer.steps:
+        return None
     if passes < _FEWEST_PASSES or steps < 2 or steps * 10 < optimizer.steps * 9 or loss is None or not loss.nodes:
         return None
     if call_of(loss.nodes[0]) in _SCALED or loss.nodes[0].shape or loss.nodes[0].inside:

@@ -46,8 +46,10 @@ CLEARED: Final = Rule(
     "a backward pass had computed some: something such as `zero_grad` cleared them. Or, in as many steps, "
     "gradients were accumulated over several backward passes at one place, with a loss that is divided accordingly, "
     "and the gradients of each pass were cleared before the next. If that happens only now and then, because the last "
-    "batches of an epoch are too few for a step, it is a warning.",
-    "Call `zero_grad()` before the backward pass, or after the step. Step once more after the last batch of an epoch.",
+    "batches of an epoch are too few for a step, it is a warning. It is an error whatever the loss is divided by, if "
+    "the source shows the step after the loop whose passes clear the gradients, instead of in it.",
+    "Call `zero_grad()` before the backward pass, or after the step. Step in the loop over batches. If gradients "
+    "are accumulated, step once more after the last batch of an epoch.",
     "show {run} --kind optimizer_step,gradient",
     sources=("https://discuss.pytorch.org/t/zero-grad-optimizer-or-net/1887",),
     explains=_UNCHANGED,
@@ -142,6 +144,10 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
         found = [f"in {optimizer.dropped:,} of {steps:,} steps"]
         place = optimizer.clears or optimizer.place
         return CLEARED.finding(optimizer.name, reason, [of_process.process.rank], place=place, evidence=found)
+    if _is_most(optimizer.dropped, steps - 1) and _is_after_loop(optimizer, of_process):
+        reason = "it steps after the loop over batches, which has cleared the gradients of all but the last"
+        rank, found = [of_process.process.rank], [f"in {optimizer.dropped:,} of {steps:,} steps"]
+        return CLEARED.finding(optimizer.name, reason, rank, place=optimizer.place, evidence=found)
     if _is_end_dropped(optimizer, of_process):
         reason = "gradients of the last accumulated passes were cleared before a step could use them"
         found = [f"before {optimizer.dropped:,} of {steps:,} steps"]
@@ -173,6 +179,13 @@ def _is_end_dropped(optimizer: OptimizerSummary, of_process: ProcessEvidence) ->
     usual = max(optimizer.passes, key=lambda passes: optimizer.passes[passes], default=0)
     is_once = 2 <= optimizer.dropped == optimizer.dropped_once
     return is_once and usual >= 2 and _has_scaled_loss(optimizer, of_process)
+
+
+def _is_after_loop(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
+    """Whether the source shows that an optimizer steps after a loop that clears gradients."""
+    return any(
+        source.event.what == "step-after-loop" and source.place == optimizer.place for source in of_process.acts.sources
+    )
 
 
 def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns: list[str]) -> Finding | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from proxy_wrapper.program_code.syntax import iterated_by, last_name, names_in, nodes_within
+from proxy_wrapper.program_code.syntax import iterated_by, last_name, nodes_within
+from proxy_wrapper.source_patterns.divided_sums import divisions_after
 from proxy_wrapper.source_patterns.overwritten_counts import counts_equal
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -31,14 +32,9 @@ def counts_per_batch(scope: Scope) -> Iterator[Pattern]:
             continue
         counts = _counts(loop)
         batches = f"len({ast.unparse(iterated_by(loop))})"
-        end = loop.end_lineno or loop.lineno
-        for node in scope.nodes if counts else ():
-            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or node.lineno <= end:
-                continue
-            divided = [name for name in counts if name in names_in(node.left)]
-            is_same = not any(scope.is_stored_between(name, end, node.lineno) for name in divided)
-            if divided and is_same and ast.unparse(node.right) in (batches, f"float({batches})"):
-                yield Pattern(PER_BATCH, node.lineno, tuple(divided), loop.lineno)
+        for line, divided, divisor in divisions_after(counts, loop, scope) if counts else ():
+            if ast.unparse(divisor) == batches:
+                yield Pattern(PER_BATCH, line, divided, loop.lineno)
 
 
 def _counts(loop: ast.For | ast.AsyncFor) -> list[str]:

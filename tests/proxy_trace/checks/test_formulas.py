@@ -48,6 +48,22 @@ def test_a_ratio_to_itself_is_told(tmp_path: Path, write_trace: WriteTrace) -> N
     assert finding.reason == "(logp - logp.detach()).exp() is always 1"
 
 
+@pytest.mark.parametrize(
+    ("what", "names", "code", "reason"),
+    [
+        ("ends-unread", ["r + g * q", "dones"], "episode-end-ignored", "r + g * q has no part in which dones is read"),
+        ("loss-overwritten", ["loss"], "loss-overwritten", "loss is assigned again before anything reads it"),
+    ],
+)
+def test_what_the_source_shows_is_told(
+    tmp_path: Path, write_trace: WriteTrace, what: str, names: list[str], code: str, reason: str
+) -> None:
+    place = events.Location(3, "dqn.py", 20, "update")
+    record = events.SourcePattern(1, what=what, names=names, made=3)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", place, NET, record), formulas.CHECK)
+    assert (finding.code, finding.place, finding.reason) == (code, "dqn.py:20", reason)
+
+
 def cut(out: torch.Tensor) -> torch.Tensor:
     """A loss with a penalty that is a plain number."""
     penalty = out.pow(2).mean().item()

@@ -40,16 +40,24 @@ def test_a_sum_over_all_epochs_is_told_at_its_line(tmp_path: Path, write_trace: 
 
 
 @pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("count-per-batch", "metric-per-batch"),
+        ("loss-per-sample", "loss-per-sample"),
+        ("argmax-of-batch", "argmax-of-batch"),
+    ],
+)
+@pytest.mark.parametrize(
     ("sizes", "is_told"), [((25,), True), ((1,), False), ((25, 1), False), ((0,), False), ((), False)]
 )
-def test_a_count_divided_by_batches_is_told_where_batches_have_several_samples(
-    tmp_path: Path, write_trace: WriteTrace, sizes: tuple[int, ...], is_told: bool
+def test_what_is_wrong_where_batches_have_several_samples(
+    tmp_path: Path, write_trace: WriteTrace, what: str, code: str, sizes: tuple[int, ...], is_told: bool
 ) -> None:
-    record = events.SourcePattern(1, what="count-per-batch", names=["correct"], made=3, other=4)
+    record = events.SourcePattern(1, what=what, names=["correct"], made=3, other=4)
     loaders = [
         events.Loading(2, location=4, id=number, sampler="SequentialSampler", batches=4, count=1, batch_size=size)
         for number, size in enumerate(sizes, 1)
     ]
     trace = write_trace(tmp_path / "a.jsonl", *PLACES, NET, record, *loaders)
     found = [(each.code, each.name, each.place) for each in find(trace, metrics.CHECK)]
-    assert found == [("metric-per-batch", "correct", "train.py:21")] * is_told
+    assert found == [(code, "correct", "train.py:21")] * is_told

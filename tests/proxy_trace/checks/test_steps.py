@@ -115,6 +115,25 @@ def test_accumulation_that_clears_in_each_pass_is_told(
     ] * is_told
 
 
+@pytest.mark.parametrize(
+    ("line", "happened", "is_told"),
+    [
+        pytest.param(3, dropping(3) * 10, True, id="at the step"),
+        pytest.param(4, dropping(3) * 10, False, id="at another step"),
+        pytest.param(3, dropping(0) * 10, False, id="nothing is cleared"),
+    ],
+)
+def test_a_step_after_a_loop_that_clears_in_each_pass(
+    tmp_path: Path, write_trace: WriteTrace, line: int, happened: list[events.Event], is_told: bool
+) -> None:
+    source = events.SourcePattern(1, what="step-after-loop", names=["optimizer"], made=line, other=4)
+    made = [*PLACES, NET, weight(), optimizer(), *CALLS, loss(inside=True, name="NllLossBackward0"), source]
+    found = find(write_trace(tmp_path / "a.jsonl", *made, *happened))
+    assert [each.code for each in found if "clear" in each.code] == ["grad-cleared-before-step"] * is_told
+    is_summed = any(each.code == "accumulation-not-scaled" for each in found)
+    assert is_summed == (happened == dropping(0) * 10)
+
+
 def test_a_part_that_is_trained_in_every_third_step_is_none(tmp_path: Path, write_trace: WriteTrace) -> None:
     turns = [*BACKWARD, *step(FOUND), *step(MISSING, 2)] * 3 + [*BACKWARD, *step(MISSING), *step(FOUND, 2)] * 3
     path = write_trace(

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import textwrap
-
 import pytest
 
-from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
-
-
-def found(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    patterns = training_data_evaluated(list(scopes_of(ast.parse(textwrap.dedent(text)))))
-    return [(pattern.line, pattern.names) for pattern in patterns]
-
+from tests.proxy_wrapper.source_patterns.found import found_in_file
 
 MAIN = """
 train_set, val_set = random_split(data, [80, 20])
@@ -74,7 +65,7 @@ class Trainer:
     ],
 )
 def test_training_data_in_place_of_others_are_found(text: str, expected: tuple[int, tuple[str, ...]]) -> None:
-    assert found(text) == [expected]
+    assert found_in_file(text, training_data_evaluated) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -131,4 +122,4 @@ def test_training_data_in_place_of_others_are_found(text: str, expected: tuple[i
     ],
 )
 def test_other_data_are_not(text: str) -> None:
-    assert found(text) == []
+    assert found_in_file(text, training_data_evaluated) == []

@@ -17,9 +17,11 @@ from torch import nn
 from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.attaching.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.calls.active_dropouts import ActiveDropouts
+from proxy_wrapper.intercept.calls.broadcast_counts import BroadcastCounts, may_count
+from proxy_wrapper.intercept.calls.callers import Callers
 from proxy_wrapper.intercept.calls.inputs import Inputs
 from proxy_wrapper.intercept.calls.outputs import Outputs, is_known_finite
-from proxy_wrapper.intercept.calls.thresholds import Thresholds
+from proxy_wrapper.intercept.calls.thresholds import Thresholds, may_compare
 from proxy_wrapper.intercept.calls.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.intercept.calls.viewed_inputs import ViewedInputs
 from proxy_wrapper.kept_statistics import STATE
@@ -92,7 +94,9 @@ class ModuleCalls:
         self._inputs = Inputs(tracer)
         self._viewed_inputs = ViewedInputs(tracer)
         self._dropouts = ActiveDropouts(tracer)
+        self._callers = Callers(tracer)
         self._thresholds = Thresholds(tracer)
+        self._counts = BroadcastCounts(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
         self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
@@ -268,7 +272,9 @@ class ModuleCalls:
         module = entry.module()
         if module is None:
             return
-        self._thresholds.look(entry, location, thread)
+        frame = self._callers.frame_at(location)
+        if frame is not None:
+            self._read_caller(frame, entry, location, thread)
         if module.training:
             if entry.input_looks:
                 if not entry.was_called:
@@ -280,6 +286,15 @@ class ModuleCalls:
         if entry.dropout_looks and is_seen:
             entry.dropout_looks -= 1
             self._dropouts.begin(thread)
+
+    def _read_caller(self, frame: FrameType, entry: ModuleEntry, location: int, thread: ThreadState) -> None:
+        """Examine the code that calls an outermost module."""
+        compares, counts = may_compare(frame.f_code, frame.f_globals), may_count(frame.f_code)
+        caller = self._callers.caller(frame, entry) if compares or counts else None
+        if caller is not None and compares:
+            self._thresholds.look(caller, entry, location, thread)
+        if caller is not None and counts:
+            self._counts.begin(caller, entry, location)
 
     def _is_discarded(self, frame: FrameType | None) -> bool:
         """Whether the function that calls a module drops its result; `frame` is that of `_call_impl`."""
@@ -349,7 +364,7 @@ class ModuleCalls:
             words = tuple(map(self._describe, outputs))
         statistics: Sequence[PendingOr] | None = None
         if not stack and entry.level <= INFO:
-            _note_last(entry, outputs, thread)
+            self._note_last(entry, call, outputs, thread)
         if entry.level <= INFO:
             keywords, keyword_ids = _NO_WORDS, _NO_NUMBERS
             if len(rest) == 2 and rest[0]:
@@ -382,6 +397,17 @@ class ModuleCalls:
                 self._check(entry, output, number, thread, known)
         if not raised and _sum_of_versions(args) != call.input_versions:
             self._check_inputs(entry, args, thread)
+
+    def _note_last(
+        self, entry: ModuleEntry, call: ActiveCall, outputs: Sequence[torch.Tensor], thread: ThreadState
+    ) -> None:
+        """Note where the graph of a root module ends; a target network called without one has no part in the loss."""
+        with torch._C.DisableTorchFunction():
+            last = last_node_of(outputs)
+        if last >= 0:
+            thread.last_node_of_model, thread.last_model = last, entry
+        if self._counts.pending:
+            self._counts.end(entry, call.location, outputs, thread)
 
     def _has_raised(self, module: nn.Module, call: ActiveCall) -> bool:
         """Whether a call has ended by an exception, whose traceback is then cleaned."""
@@ -473,14 +499,6 @@ class ModuleCalls:
             if isinstance(value, torch.Tensor):
                 words[key], numbers[key] = self._describe(value), self._meet(value)
         return words, numbers
-
-
-def _note_last(entry: ModuleEntry, outputs: Sequence[torch.Tensor], thread: ThreadState) -> None:
-    """Note where the graph of a root module ends; a target network called without a graph has no part in the loss."""
-    with torch._C.DisableTorchFunction():
-        last = last_node_of(outputs)
-    if last >= 0:
-        thread.last_node_of_model, thread.last_model = last, entry
 
 
 def _leave_live(live: LiveObserver, change: ChangingObserver | None, module: nn.Module, rest: tuple[Any, ...]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,17 +16,16 @@ from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
 from proxy_wrapper.program_code.called_functions import Body, body_of, reachable
-from proxy_wrapper.program_code.frame_variables import values_of
-from proxy_wrapper.program_code.outermost_calls import UNKNOWN, value_of
 
 if TYPE_CHECKING:
+    import ast
     from types import CodeType
 
+    from proxy_wrapper.intercept.calls.callers import Caller
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
 
-_MOST_PLACES: Final = 1000
 _LOSS_LAYER: Final = nn.BCEWithLogitsLoss
 _LOSS_FUNCTION: Final = torch.nn.functional.binary_cross_entropy_with_logits
 _EXPONENTIALS: Final = frozenset({"exp", "expit", "logsigmoid"})
@@ -40,29 +38,14 @@ class Thresholds:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._places: set[int] = set()
 
-    def look(self, entry: ModuleEntry, location: int, thread: ThreadState) -> None:
-        """Read the code that calls an outermost module, at the first call at each location."""
-        if location in self._places or len(self._places) >= _MOST_PLACES:
-            return
-        self._places.add(location)
+    def look(self, caller: Caller, entry: ModuleEntry, location: int, thread: ThreadState) -> None:
+        """Read the code that calls an outermost module."""
         tracer = self._tracer
-        frame = tracer.locator.user_frame(is_ending=True)
-        if frame is None or not _may_compare(frame.f_code, frame.f_globals):
-            return
-        function = tracer.functions.find_any(frame.f_code)
-        module = entry.module()
-        if function is None or module is None:
-            return
-        body = Body(frame.f_code, frame.f_globals, values_of(frame))
         codes: dict[int, CodeType] = {}
 
-        def evaluate(expression: ast.expr) -> Any:
-            return _value_of(expression, body)
-
         def followed(expression: ast.expr) -> ast.FunctionDef | None:
-            called = body_of(evaluate(expression))
+            called = body_of(caller.value_of(expression))
             if called is None or not tracer.locator.is_user_code(called.code):
                 return None
             syntax = tracer.functions.find(called.code)
@@ -71,15 +54,15 @@ class Thresholds:
             return syntax
 
         found = threshold_of_call(
-            function,
-            frame.f_lineno,
-            lambda each: evaluate(each) is module,
-            lambda each: _is_loss(evaluate(each)),
+            caller.function,
+            caller.line,
+            caller.is_module,
+            lambda each: _is_loss(caller.value_of(each)),
             followed,
         )
-        if found is None or not (found.has_loss or self._returns_scores(entry, module)):
+        if found is None or not (found.has_loss or self._returns_scores(entry, caller.module)):
             return
-        made = tracer.locator.line(AssignedLine(codes.get(found.line, frame.f_code), found.line))
+        made = tracer.locator.line(AssignedLine(codes.get(found.line, caller.body.code), found.line))
         values = (float(found.has_loss),)
         event = GraphPattern(
             tracer.now_us(),
@@ -109,21 +92,12 @@ class Thresholds:
         return forward_of(entry) is not None
 
 
-def _may_compare(code: CodeType, names: dict[str, Any]) -> bool:
+def may_compare(code: CodeType, names: dict[str, Any]) -> bool:
     """Whether a function, or one that it can call by a global name, contains the constant 0.5."""
     if HALF in code.co_consts:
         return True
     called = (names.get(name) for name in code.co_names)
     return any(type(each) is FunctionType and HALF in each.__code__.co_consts for each in called)
-
-
-def _value_of(expression: ast.expr, body: Body) -> Any:
-    """The value of a name or of an attribute of one; `UNKNOWN` for other expressions, and if it is not known."""
-    attributes: list[str] = []
-    while isinstance(expression, ast.Attribute):
-        attributes.insert(0, f".{expression.attr}")
-        expression = expression.value
-    return value_of((expression.id, *attributes), body) if isinstance(expression, ast.Name) else UNKNOWN
 
 
 def _is_loss(value: Any) -> bool:

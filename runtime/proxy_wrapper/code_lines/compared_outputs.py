@@ -1,0 +1,134 @@
+"""Finds the line of a function that counts how often the output of a model equals a variable.
+
+Nothing is run. The output is followed only through what keeps its shape, or takes the index of the largest score of
+each row, and only through variables that the innermost loop, or the function, assigns once.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy_wrapper.program_code.comparisons import counted_comparison
+from proxy_wrapper.program_code.syntax import last_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_KEEPING: Final = frozenset(
+    {"sigmoid", "round", "gt", "ge", "float", "int", "long", "bool", "double", "detach", "cpu", "cuda", "clone", "data"}
+)
+"""Functions, methods and attributes that keep the shape of a tensor."""
+_MODULES: Final = frozenset({"torch", "F", "functional"})
+_ROWS: Final = frozenset({"1", "-1", "dim=1", "dim=-1", "axis=1", "axis=-1"})
+"""Arguments of `argmax` that select the dimension of classes."""
+
+
+class ComparedOutput(NamedTuple):
+    """A line that counts how often an output equals a variable.
+
+    Attributes:
+        line: the line.
+        variable: the variable.
+        is_index: whether the output was replaced by the index of the largest score of each row.
+    """
+
+    line: int
+    variable: str
+    is_index: bool
+
+
+def compared_output(function: ast.AST, line: int, is_model: Callable[[ast.expr], bool]) -> ComparedOutput | None:
+    """The line that counts how often the output of the model called at a line equals a variable; None for no line.
+
+    Args:
+        function: the syntax of the function, or of the script whose code calls the model.
+        line: the line that calls the model.
+        is_model: whether an expression is the model.
+    """
+    around = _innermost(function, line)
+    stores = _stores(around)
+    outputs: dict[str, bool] = {}
+
+    def found(value: ast.expr) -> bool | None:
+        """Whether an expression is an index (True) or has the shape of the output (False); None for another one."""
+        value, is_index = _stripped(value)
+        if isinstance(value, ast.Name) and value.id in outputs:
+            return None if is_index and outputs[value.id] else is_index or outputs[value.id]
+        is_here = isinstance(value, ast.Call) and value.lineno <= line <= (value.end_lineno or value.lineno)
+        return is_index if isinstance(value, ast.Call) and is_here and is_model(value.func) else None
+
+    for target, value in _assignments(around):
+        kind = found(value)
+        if kind is not None and len(stores[target]) == 1:
+            outputs[target] = kind
+    for node in ast.walk(around):
+        for output, labels in _both_ways(counted_comparison(node)):
+            kind = found(output)
+            other, is_index = _stripped(labels)
+            if kind is None or is_index or not isinstance(other, ast.Name) or other.id in outputs:
+                continue
+            if not any(line <= each <= output.lineno for each in stores.get(other.id, ())):
+                return ComparedOutput(output.lineno, other.id, kind)
+    return None
+
+
+def _both_ways(sides: list[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if sides:
+        yield sides[0], sides[1]
+        yield sides[1], sides[0]
+
+
+def _innermost(function: ast.AST, line: int) -> ast.AST:
+    """The innermost loop around a line, or the function."""
+    loops = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(loops, key=lambda loop: loop.lineno, default=function)
+
+
+def _stores(around: ast.AST) -> dict[str, list[int]]:
+    """The lines that assign each variable."""
+    found: dict[str, list[int]] = {}
+    for node in ast.walk(around):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node.lineno)
+    return found
+
+
+def _assignments(around: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Variables with what they are assigned, in order; for `_, index = torch.max(...)`, the call is an `argmax`."""
+    nodes = [node for node in ast.walk(around) if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    for node in sorted(nodes, key=lambda each: each.lineno):
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Name):
+            yield target.id, value
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Call) and last_name(value.func) == "max":
+            index = target.elts[-1]
+            if isinstance(index, ast.Name) and isinstance(value.func, ast.Attribute):
+                function = ast.Attribute(value.func.value, "argmax", ast.Load())
+                yield index.id, ast.copy_location(ast.Call(function, value.args, value.keywords), value)
+
+
+def _stripped(value: ast.expr) -> tuple[ast.expr, bool]:
+    """An expression without what keeps its shape, and whether the index of the largest of each row is taken of it."""
+    is_index = False
+    while True:
+        if isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.comparators[0], ast.Constant):
+            value = value.left
+        elif isinstance(value, ast.Attribute) and value.attr in _KEEPING:
+            value = value.value
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            name, base, given = value.func.attr, value.func.value, list(value.args)
+            if last_name(base) in _MODULES and given:
+                base = given.pop(0)
+            rest = {ast.unparse(each) for each in (*given, *value.keywords)}
+            if name == "argmax" and len(rest) == 1 and rest <= _ROWS and not is_index:
+                is_index = True
+            elif name not in _KEEPING and name != "to":
+                return value, is_index
+            value = base
+        else:
+            return value, is_index

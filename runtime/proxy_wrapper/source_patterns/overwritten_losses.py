@@ -1,0 +1,70 @@
+"""Finds losses that are overwritten before anything reads them.
+
+loss = age_criterion(age, true_age)
+loss = gender_criterion(gender, true_gender)            # where loss += was meant
+loss.backward()
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from proxy_wrapper.program_code.syntax import names_in
+from proxy_wrapper.source_patterns.loss_values import assigned_values, is_loss
+from proxy_wrapper.source_patterns.pattern import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from proxy_wrapper.program_code.syntax import Scope
+
+LOSS_OVERWRITTEN: Final = "loss-overwritten"
+
+_LEAVES: Final = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+
+
+def overwritten_losses(scopes: Sequence[Scope]) -> Iterator[Pattern]:
+    """The lines of a file that overwrite a loss. `other` is the line that computed it."""
+    values = assigned_values(scopes)
+    for scope in scopes:
+        for block in _blocks(scope):
+            yield from _overwritten(block, values)
+
+
+def _blocks(scope: Scope) -> Iterator[Sequence[ast.stmt]]:
+    """The lists of statements in a scope, without the outermost one."""
+    for node in scope.nodes:
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if isinstance(block, list):
+                yield block
+
+
+def _overwritten(block: Sequence[ast.stmt], values: Mapping[str, Sequence[ast.expr]]) -> Iterator[Pattern]:
+    """The losses that a statement computes and a later one of the same block overwrites."""
+    unread: dict[str, ast.Assign] = {}
+    for statement in block:
+        target = _assigned(statement, values)
+        read = {each.id for each in ast.walk(statement) if isinstance(each, ast.Name)}
+        if isinstance(statement, ast.Assign) and target:
+            before = unread.get(target)
+            is_read = target in names_in(statement.value)
+            if before is not None and not is_read and ast.unparse(before.value) != ast.unparse(statement.value):
+                yield Pattern(LOSS_OVERWRITTEN, statement.lineno, (target,), before.lineno)
+        if any(isinstance(each, _LEAVES) for each in ast.walk(statement)):
+            unread.clear()
+        for name in read:
+            unread.pop(name, None)
+        if isinstance(statement, ast.Assign) and target:
+            unread[target] = statement
+
+
+def _assigned(statement: ast.stmt, values: Mapping[str, Sequence[ast.expr]]) -> str:
+    """The variable that a statement assigns a loss to; "" if it does something else."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return ""
+    (target,), value = statement.targets, statement.value
+    if not isinstance(target, ast.Name) or not isinstance(value, ast.Call) or not is_loss(value, values):
+        return ""
+    return target.id
