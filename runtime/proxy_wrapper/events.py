@@ -703,6 +703,7 @@ class ScalerStep(Happening, frozen=True, gc=False):
     `count` how many steps it has reached. `skipped` counts those that it skipped because gradients were not finite.
     `stuck` counts the skipped ones whose scale was no smaller than at the one skipped before. `clipped` counts the
     steps whose gradients were clipped before they were unscaled; `location` is then the place of the clipping.
+    `undivided` counts the steps that the optimizer took without the scaler, with gradients that were still scaled.
     """
 
     id: Count = 0
@@ -712,6 +713,7 @@ class ScalerStep(Happening, frozen=True, gc=False):
     skipped: Count = 0
     stuck: Count = 0
     clipped: Count = 0
+    undivided: Count = 0
 
 
 class Loading(Happening, frozen=True, gc=False):

@@ -36,7 +36,7 @@ NORM: Final = Rule(
     "A loss compares the rows of matrices by distance or by product. Each matrix was first divided by the norm of all "
     "its elements: `norm()` without `dim`. The rows do not have length 1, but about 1 divided by the square root of "
     "their number, and each row depends on all others. Or a softmax over the products of rows follows, and each column "
-    "was divided by its own norm: `F.normalize(z, dim=0)`.",
+    "was divided by its own norm: `F.normalize(z, dim=0)`. There, the rows of the other matrix may have length 1.",
     "Pass a dimension to the norm, `z / z.norm(dim=1, keepdim=True)`, or use `F.normalize(z, dim=1)`.",
     "show {run} --kind graph_pattern",
     sources=("https://github.com/HarryVolek/PyTorch_Speaker_Verification/issues/16",),
@@ -145,10 +145,11 @@ CUT_TERM: Final = Rule(
     WARNING,
     "Terms of losses that have no gradient",
     "By the autograd graph, a term of the sum that is the loss has no gradient. By the source, it was computed from "
-    "tensors and then cut off: by `.item()`, `.data`, `.numpy()` or `torch.tensor(...)`. It changes the value of the "
-    "loss, but trains nothing. A term that is detached by `.detach()` is not reported.",
+    "tensors and then cut off: by `.item()`, `.data`, `.numpy()` or `torch.tensor(...)`; or it uses scores only to "
+    "pick the largest, as `argmax` does, or to compare them. It changes the value of the loss, but trains nothing. A "
+    "term that is detached by `.detach()` is not reported, nor is a choice under `torch.no_grad()`.",
     "Keep the term as a tensor: leave out `.item()` and `.data`, and use `torch.stack(terms)` in place of "
-    "`torch.tensor(terms)`.",
+    "`torch.tensor(terms)`. Use probabilities, `logits.softmax(1)`, in place of the class with the largest one.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/laekov/fastmoe/issues/49",

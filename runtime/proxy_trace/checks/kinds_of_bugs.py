@@ -136,6 +136,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "The optimizer steps without the scaler, with gradients that are still multiplied by its scale.",
+        "step-before-unscale",
+        ("https://github.com/IAHispano/Applio/pull/860",),
+    ),
+    KindOfBug(
+        "Gradients",
         "The gradient scaler keeps finding infinities and skipping the step.",
         "scaler-skips-steps",
         (

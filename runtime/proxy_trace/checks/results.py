@@ -22,10 +22,12 @@ DISCARDED: Final = Rule(
     "Tensors that are computed and discarded",
     "A statement in training code, or in a module's `forward`, calls a function that only computes another tensor, and "
     "discards the result: a method that only tensors have, such as `masked_fill`; a function of torch, such as "
-    "`F.dropout`; or a layer of PyTorch that does not work in place. The statement has no effect. Statements of a "
-    "script that are in no loop and no function are not judged.",
-    "Assign the result, `scores = scores.masked_fill(...)`, or use the in-place method, `scores.masked_fill_(...)`.",
-    "show {run} --kind discarded_result",
+    "`F.dropout`; or a layer of PyTorch that does not work in place. Or the statement changes what a mask selects, "
+    "`labels[mask].fill_(-100)`, which is a copy. The statement has no effect. Calls of a script that are in no loop "
+    "and no function are not judged.",
+    "Assign the result, `scores = scores.masked_fill(...)`, or use the in-place method, `scores.masked_fill_(...)`. "
+    "Assign what a mask selects: `labels[mask] = -100`.",
+    "show {run} --kind discarded_result,source_pattern",
     sources=(
         "https://github.com/lucidrains/flamingo-pytorch/issues/10",
         "https://github.com/facebookresearch/ParlAI/pull/3068",
@@ -43,6 +45,12 @@ RESIDUAL: Final = Rule(
     sources=("https://github.com/yilundu/improved_contrastive_divergence/issues/7",),
 )
 
+_SOURCES: Final = {
+    "residual-unread": (RESIDUAL, "`forward` never reads it"),
+    "copy-changed": (DISCARDED, "a copy is changed, and not used"),
+}
+"""For each pattern in the source, its rule, and the reason of its findings."""
+
 
 def _look(evidence: Evidence) -> Sight:
     findings = [
@@ -52,14 +60,12 @@ def _look(evidence: Evidence) -> Sight:
         for of_process in evidence.of_processes
         for discard in of_process.acts.discards
     ]
-    findings += [
-        RESIDUAL.finding(
-            source.event.names[0], "`forward` never reads it", [of_process.process.rank], place=source.place
-        )
-        for of_process in evidence.of_processes
-        for source in of_process.acts.sources
-        if source.event.what == "residual-unread"
-    ]
+    for of_process in evidence.of_processes:
+        for source in of_process.acts.sources:
+            if source.event.what in _SOURCES:
+                rule, reason = _SOURCES[source.event.what]
+                rank = [of_process.process.rank]
+                findings.append(rule.finding(source.event.names[0], reason, rank, place=source.place))
     if not any(process.backward_passes for process in evidence.processes):
         return Sight((), evidence.level_words or ["no backward pass was traced"], has_looked=False)
     return Sight(findings)

@@ -1,4 +1,4 @@
-"""Checks that the gradient scalers of mixed precision step, and that clipping comes after unscaling.
+"""Checks that the gradient scalers of mixed precision step, and that clipping and steps come after unscaling.
 
 A scaler multiplies the loss so that small gradients do not vanish in half precision, and divides the gradients before
 the step. It skips a step with non-finite gradients, and lowers the scale in `update()`. A few skips at the start are
@@ -11,6 +11,7 @@ normal.
 scaler-skips-steps |
 | skipped at least 32 steps, and more than half of all | scaler-skips-steps |
 | divided gradients that had been clipped since the backward pass, in two steps | clip-before-unscale |
+| scaled a loss, and the optimizer stepped twice with the gradients as they were | step-before-unscale |
 """
 
 from __future__ import annotations
@@ -51,6 +52,18 @@ BEFORE_UNSCALE: Final = Rule(
     sources=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",),
 )
 
+AROUND: Final = Rule(
+    "step-before-unscale",
+    ERROR,
+    "Steps with gradients that are scaled",
+    "A scaler multiplied the loss by its scale, which was not 1. The optimizer then stepped, at least twice, by "
+    "`optimizer.step()`, with gradients that were larger by that factor, and a step with non-finite gradients would "
+    "not have been skipped. Files that read the scale, perhaps to divide by it, are not reported.",
+    "Step with the scaler, and let it adapt: `scaler.step(optimizer)`, then `scaler.update()`.",
+    "show {run} --kind scaler_step",
+    sources=("https://github.com/IAHispano/Applio/pull/860",),
+)
+
 _STUCK: Final = 3
 _MANY: Final = 32
 """This many skips reduce the largest initial scale to less than 1."""
@@ -81,6 +94,11 @@ def _of_scaler(scaler: ScalerSummary, of_process: ProcessEvidence) -> list[Findi
         found.append(SKIPS.finding(name, reason, rank, step=last.step, place=scaler.place, evidence=numbers))
     elif last.skipped >= _MANY and last.skipped * 2 > last.count:
         found.append(SKIPS.finding(name, "it skipped most steps", rank, place=scaler.place, evidence=numbers))
+    if last.undivided >= 2:
+        numbers = [f"in at least {last.undivided:,} steps"]
+        reason = "it stepped with gradients that were still multiplied by the scale"
+        optimizer_name = "optimizer" if optimizer is None else optimizer.name
+        found.append(AROUND.finding(optimizer_name, reason, rank, place=scaler.place, evidence=numbers))
     if last.clipped >= 2:
         numbers = [f"in at least {last.clipped:,} steps"]
         reason = "gradients were clipped before they were divided by the scale"
@@ -107,5 +125,5 @@ def _made_anew(of_process: ProcessEvidence) -> list[Finding]:
     ]
 
 
-CHECK: Final = Check("scalers", "gradient scalers stepped", _look, (SKIPS, BEFORE_UNSCALE))
-"""Applies if a scaler skipped a step, or divided gradients that had been clipped."""
+CHECK: Final = Check("scalers", "gradient scalers stepped", _look, (SKIPS, BEFORE_UNSCALE, AROUND))
+"""Applies if a scaler skipped a step, or divided clipped gradients, or if a step was taken without it."""

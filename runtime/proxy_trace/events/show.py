@@ -230,6 +230,7 @@ def _scaler_step(event: events.ScalerStep, _: Names) -> str:
     words = [f"#{event.id}: {format_count(event.count, 'step')}, {event.skipped:,} skipped"]
     words += [f"{event.stuck:,} with no smaller scale"] if event.stuck else []
     words += [f"{event.clipped:,} with gradients clipped before"] if event.clipped else []
+    words += [f"{event.undivided:,} without the scaler"] if event.undivided else []
     return ", ".join(words)
 
 

@@ -1,5 +1,6 @@
 """Finds a term of a loss that was cut off its graph, as in `loss = error + 0.1 * divergence.item()`.
 
+A term is also cut off where it only uses the largest of some scores, or compares them, as in `dice(out.argmax(1), y)`.
 Such a term changes the value of the loss, but trains nothing. The autograd graph tells which terms of a sum have no
 gradient, and the source how they were computed: the two are followed together, from the line that starts the backward
 pass to the sums, into the functions that compute them.
@@ -30,6 +31,9 @@ _MOST_STEPS: Final = 64
 _NEGATED: Final = "NegBackward0"
 _NUMBERS: Final = frozenset({"item", "tolist", "numpy"})
 _NEW: Final = frozenset({"tensor", "as_tensor", "FloatTensor", "from_numpy"})
+_CHOICES: Final = frozenset({"argmax", "argmin", "argsort", "gt", "ge", "lt", "le", "long", "int", "bool"})
+"""Functions whose result has no gradient, although that of their argument may have one."""
+_UNTRACKED: Final = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
 _WITHOUT_GRADIENT: Final = (
     *(torch.Tensor, nn.Module, int, float, str, list, tuple, dict, ModuleType, type),
     *(FunctionType, BuiltinFunctionType),
@@ -132,7 +136,7 @@ class _Search:
             terms.reverse()  # A number plus a tensor is computed as the tensor plus the number.
         for term, (before, _) in zip(terms, node.next_functions, strict=False):
             part = value.part(term)
-            found = self._cut(part) if before is None else self.in_sum(part, before)
+            found = (self._cut(part) or self._choice(part)) if before is None else self.in_sum(part, before)
             if found is not None:
                 return found
         return None
@@ -151,8 +155,34 @@ class _Search:
             value = None if factor is None else self._source(factor, is_only=True)
         return None
 
-    def _has_gradient(self, value: _Value) -> bool | None:
-        """Whether an expression uses a tensor with a gradient; None if the values are unknown."""
+    def _choice(self, value: _Value) -> AssignedLine | None:
+        """The line where a value without a gradient picks the largest of scores with one, or compares such scores."""
+        pending = [value]
+        seen: set[tuple[int, str]] = set()
+        found: AssignedLine | None = None
+        for each in pending:
+            key = (id(each.syntax), ast.unparse(each.expr))
+            if key in seen or len(seen) > _MOST_STEPS:
+                continue
+            seen.add(key)
+            parts = list(ast.walk(each.expr))
+            if any(map(_is_open, parts)) or any(_is_untracked(node) for node in each.nodes):
+                return None
+            if found is None:
+                chosen = (
+                    node for node in _choices_in(each.expr) if self._has_gradient(each.part(node), is_tensor=True)
+                )
+                found = next((AssignedLine(each.body.code, node.lineno) for node in chosen), None)
+            sources = [each.arguments.get(name) or _assigned(each, name) for name in names_in(each.expr)]
+            sources += [self._returned(each, node) for node in parts if isinstance(node, ast.Call)]
+            pending += [source for source in sources if source is not None]
+        return found
+
+    def _has_gradient(self, value: _Value, *, is_tensor: bool = False) -> bool | None:
+        """Whether an expression uses a tensor with a gradient; None if the values are unknown.
+
+        With `is_tensor`, a module or a list with such tensors does not count.
+        """
         pending = [value]
         seen: set[tuple[int, str]] = set()
         is_known = True
@@ -163,7 +193,7 @@ class _Search:
                     continue
                 seen.add(key)
                 found = value_of((name,), each.body)
-                if _is_trained(found):
+                if _is_trained(found) and (not is_tensor or issubclass(type(found), torch.Tensor)):
                     return True
                 sources = [each.arguments.get(name) or _assigned(each, name), *_appended(each, name)]
                 known = [source for source in sources if source is not None]
@@ -300,20 +330,36 @@ def _is_plain(value: _Value) -> bool:
 
 def _cuts_in(expr: ast.expr) -> Iterator[ast.expr]:
     """The parts of an expression that cut a tensor off its graph, not counting indices."""
-    pending: list[ast.AST] = [expr]
-    for node in pending:
-        if isinstance(node, ast.Subscript):
-            pending.append(node.value)
-            continue
-        pending += ast.iter_child_nodes(node)
+    for node in _without_indices(expr):
         is_data = isinstance(node, ast.Attribute) and node.attr == "data"
         if is_data or (isinstance(node, ast.Call) and (_is_number(node) or _is_new(node))):
             yield node  # type: ignore[misc]  # Both are expressions.
 
 
+def _without_indices(expr: ast.expr) -> Iterator[ast.AST]:
+    """The parts of an expression, except indices."""
+    pending: list[ast.AST] = [expr]
+    for node in pending:
+        pending += [node.value] if isinstance(node, ast.Subscript) else ast.iter_child_nodes(node)
+        yield node
+
+
 def _is_open(node: ast.AST) -> bool:
     """Whether a part of an expression detaches a tensor on purpose, or decides what is computed."""
     return isinstance(node, ast.IfExp) or (isinstance(node, ast.Attribute) and node.attr == "detach")
+
+
+def _is_untracked(node: ast.AST) -> bool:
+    """Whether a part of a function turns gradients off."""
+    return isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in _UNTRACKED
+
+
+def _choices_in(expr: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression that compare values, or give their order or the largest, not counting indices."""
+    for node in _without_indices(expr):
+        is_compared = isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Gt, ast.GtE, ast.Lt, ast.LtE))
+        if is_compared or (isinstance(node, ast.Call) and last_name(node.func) in _CHOICES):
+            yield node  # type: ignore[misc]  # Both are expressions.
 
 
 def _is_number(expr: ast.expr) -> bool:

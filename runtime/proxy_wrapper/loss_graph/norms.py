@@ -9,6 +9,7 @@ from proxy_wrapper.loss_graph.nodes import (
     DIFFERENCE,
     LOG_SOFTMAX,
     MATRIX_PRODUCTS,
+    PRODUCT,
     QUOTIENT,
     SAME_ROWS,
     SCALED,
@@ -46,11 +47,14 @@ def norms_of_batches(graph: LossGraph) -> Iterator[Pattern]:
     by_columns = {node for node in graph.named((QUOTIENT,)) if _is_divided_by_columns(node)}
     for node in graph.named({LOG_SOFTMAX, _ROW_SUM, *_DISTANCES, *_NORMS}) if by_whole or by_columns else ():
         compared = _compared(node, node.name())
-        divided = by_whole | by_columns if node.name() == LOG_SOFTMAX else by_whole
-        found = [each.node for each in (behind(each, SAME_ROWS) for each in compared) if each.node in divided]
-        if len(found) == 2 and found[0] in by_columns and not _is_of_rows(node, found):
+        is_softmax = node.name() == LOG_SOFTMAX
+        divided = by_whole | by_columns if is_softmax else by_whole
+        factors = [_before_scaling(each).node for each in compared]
+        found = [each for each in factors if each in divided]
+        others = [each for each in factors if each not in divided]
+        if not found or not all(is_softmax and _is_divided_by_rows(each) for each in others):
             continue
-        if found and len(found) == len(compared):
+        if by_columns.isdisjoint(found) or _is_of_rows(node, factors):
             yield Pattern(NORM, shape_of(found[0]))
             return
 
@@ -85,6 +89,27 @@ def _is_divided_by_columns(node: Any) -> bool:
     is_of_columns = shape_of(below.node) in ((1, shape[1]), (shape[1],)) and shape[0] != shape[1]
     is_centred = above.node.name() == DIFFERENCE
     return is_of_columns and not is_centred and below.node.name() in _NORMS and input_at(below.node, 0) == above
+
+
+def _is_divided_by_rows(node: Any) -> bool:
+    """Whether a node divides each row of a matrix by its norm, as `F.normalize(x, dim=1)` does."""
+    shape, above, below = shape_of(node), input_at(node, 0), input_at(node, 1)
+    if node.name() != QUOTIENT or above is None or below is None or len(shape) != _MATRIX:
+        return False
+    below = behind(below, _AT_LEAST | {"ExpandBackward0"})
+    is_of_rows = shape_of(below.node) == (shape[0], 1)
+    return is_of_rows and below.node.name() in _NORMS and input_at(below.node, 0) == above
+
+
+def _before_scaling(value: Output) -> Output:
+    """The value before nodes that select rows, transpose, or multiply by a number, which may be learned."""
+    for _ in range(_FARTHEST):
+        value = behind(value, SAME_ROWS)
+        inputs = [each for each in inputs_of(value.node) if shape_of(each.node) == shape_of(value.node)]
+        if value.node.name() != PRODUCT or len(inputs) != 1:
+            break
+        (value,) = inputs
+    return value
 
 
 def _compared(node: Any, name: str) -> Sequence[Output]:

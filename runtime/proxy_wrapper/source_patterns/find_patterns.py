@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
+from proxy_wrapper.source_patterns.changed_copies import changed_copies
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
 
 _FINDERS: Final = (
     *(permuted_sizes, overwritten_counts, accumulated_counts, left_loops, separate_shuffles, scaled_before_split),
-    *(policy_ratios, unread_residuals, counts_per_batch, worst_kept, unread_ends, steps_after_loops, whole_argmax),
+    *(
+        policy_ratios,
+        unread_residuals,
+        counts_per_batch,
+        changed_copies,
+        worst_kept,
+        unread_ends,
+        steps_after_loops,
+        whole_argmax,
+    ),
 )
 
 

@@ -93,6 +93,18 @@ def similar(unit: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(unit @ other.t() / 0.1, torch.arange(len(unit)))
 
 
+def similar_to_rows(unit: torch.Tensor) -> torch.Tensor:
+    """A softmax over the scaled products of rows and of others that have a length of 1 each."""
+    other = F.normalize(unit.roll(1, 0) + 1, dim=1)
+    return F.cross_entropy(unit.sum().exp() * unit @ other.t(), torch.arange(len(unit)))
+
+
+def classified(out: torch.Tensor) -> torch.Tensor:
+    """A cosine classifier: the weights of each class lie in a column."""
+    weight = F.normalize(torch.randn(4, 3, requires_grad=True), dim=0)
+    return F.cross_entropy(5 * F.normalize(out, dim=1) @ weight, ACTIONS)
+
+
 def distances(out: torch.Tensor) -> torch.Tensor:
     """A loss of distances between rows that are divided by the root of the sum of all squares."""
     unit = out / out.pow(2).sum().sqrt()
@@ -115,6 +127,10 @@ def gram(out: torch.Tensor) -> torch.Tensor:
         pytest.param(lambda out: triplet(out / out.norm(dim=1, keepdim=True)), False, id="kept"),
         pytest.param(lambda out: similar(F.normalize(out, dim=0)), True, id="similarities of rows"),
         pytest.param(lambda out: similar(F.normalize(out, dim=1)), False, id="similarities of rows of length 1"),
+        pytest.param(lambda out: similar_to_rows(F.normalize(out, dim=0)), True, id="one of two"),
+        pytest.param(lambda out: similar_to_rows(F.normalize(out, dim=1)), False, id="none of two"),
+        pytest.param(lambda out: similar_to_rows(out), False, id="one of two has any length"),
+        pytest.param(classified, False, id="weights of classes in columns"),
         pytest.param(lambda out: similar(F.normalize(out, dim=0).t()), False, id="similarities of columns"),
         pytest.param(
             lambda out: similar(F.normalize(out - out.mean(0), dim=0)), False, id="similarities of standardised columns"

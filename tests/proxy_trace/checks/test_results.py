@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 from torch import nn
 
@@ -61,9 +62,14 @@ def test_what_is_assigned_is_not(tmp_path: Path) -> None:
     assert trained(Masking(is_right=True), tmp_path) == []
 
 
-def test_a_residual_that_is_not_added_is_told_with_its_line(tmp_path: Path, write_trace: WriteTrace) -> None:
+@pytest.mark.parametrize(
+    ("what", "code"), [("residual-unread", "residual-not-added"), ("copy-changed", "result-discarded")]
+)
+def test_what_the_source_shows_is_told_with_its_line(
+    what: str, code: str, tmp_path: Path, write_trace: WriteTrace
+) -> None:
     place = events.Location(3, "train.py", 21, "forward")
-    record = events.SourcePattern(1, what="residual-unread", names=["identity"], made=3)
+    record = events.SourcePattern(1, what=what, names=["identity"], made=3)
     backward = events.Backward(2)
     (finding,) = find(write_trace(tmp_path / "a.jsonl", place, NET, record, backward), results.CHECK)
-    assert (finding.code, finding.name, finding.place) == ("residual-not-added", "identity", "train.py:21")
+    assert (finding.code, finding.name, finding.place) == (code, "identity", "train.py:21")

@@ -31,6 +31,8 @@ def scaler(number: int = 1, **fields: Any) -> events.ScalerStep:
         pytest.param([scaler(count=90, skipped=32)], [], id="a third of the steps"),
         pytest.param([scaler(count=1, clipped=2)], ["clip-before-unscale"], id="clipped too early"),
         pytest.param([scaler(count=1, clipped=1)], [], id="clipped too early once"),
+        pytest.param([scaler(undivided=2)], ["step-before-unscale"], id="steps without it"),
+        pytest.param([scaler(undivided=1)], [], id="one step without it"),
         pytest.param([scaler(n, count=3, skipped=1) for n in (1, 2, 3)], ["scaler-skips-steps"], id="made anew"),
         pytest.param([scaler(n, count=3, skipped=1) for n in (1, 2)], [], id="two"),
     ],

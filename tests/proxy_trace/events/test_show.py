@@ -54,8 +54,8 @@ DETAILS: list[tuple[events.Event, str]] = [
     ),
     (events.Load(1, loaded=3, is_own=True), "3 keys; its own tensors"),
     (
-        events.ScalerStep(1, id=1, count=4, skipped=3, stuck=2, clipped=1),
-        "#1: 4 steps, 3 skipped, 2 with no smaller scale, 1 with gradients clipped before",
+        events.ScalerStep(1, id=1, count=4, skipped=3, stuck=2, clipped=1, undivided=2),
+        "#1: 4 steps, 3 skipped, 2 with no smaller scale, 1 with gradients clipped before, 2 without the scaler",
     ),
     (
         events.Loading(1, id=2, sampler="RandomSampler", batches=8, count=4, same_order=3),

@@ -91,9 +91,28 @@ def module(w: Any, x: Any) -> Any:
     return accelerator.backward(loss)
 
 
+def dice(scores: Any, x: Any) -> Any:
+    chosen = (scores.sigmoid() > 0.5).float()
+    overlap = (chosen * x).sum()
+    return 1 - 2 * overlap / (chosen.sum() + x.sum())
+
+
+def thresholded(w: Any, x: Any) -> Any:
+    scores = w * x
+    loss = scores.sum() + dice(scores, x)
+    return accelerator.backward(loss)
+
+
+def largest(w: Any, x: Any) -> Any:
+    loss = (w * x).sum() + 0.5 * (torch.argmax(w) - 1.0).abs()
+    return accelerator.backward(loss)
+
+
 @pytest.mark.parametrize(
     ("function", "found"),
     [
+        (thresholded, ("dice", 1)),
+        (largest, ("largest", 1)),
         (item, ("item", 1)),
         (item_first, ("item_first", 1)),
         (data_of_variable, ("data_of_variable", 2)),
@@ -129,6 +148,23 @@ def of_a_teacher(w: Any, x: Any) -> Any:
     return accelerator.backward(loss)
 
 
+def choice_of_the_data(w: Any, x: Any) -> Any:
+    loss = (w * x).sum() + dice(x, x)
+    return accelerator.backward(loss)
+
+
+def choice_that_is_not_tracked(w: Any, x: Any) -> Any:
+    with torch.no_grad():
+        accuracy = (w > 0).float().mean()
+    loss = (w * x).sum() + accuracy
+    return accelerator.backward(loss)
+
+
+def choice_that_weights(w: Any, x: Any) -> Any:
+    loss = (w * x).sum() + (w.square() * (w > 0).float()).sum()
+    return accelerator.backward(loss)
+
+
 def constants(w: Any, x: Any) -> Any:
     margin = torch.tensor(0.5)
     loss = (w * x).sum() + margin + 0.5
@@ -154,7 +190,11 @@ def an_index(w: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [detached, weight_of_a_term, of_the_data, of_a_teacher, constants, branches, divided, an_index]
+    "function",
+    [
+        *(detached, weight_of_a_term, of_the_data, of_a_teacher, constants, branches, divided, an_index),
+        *(choice_of_the_data, choice_that_is_not_tracked, choice_that_weights),
+    ],
 )
 def test_what_trains_or_could_not_is_left_alone(function: Callable[[Any, Any], Any]) -> None:
     assert function(torch.ones(3, requires_grad=True), torch.ones(3)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import sys
 import weakref
@@ -26,6 +27,8 @@ _MOST_PLACES: Final = 1000
 
 _OUT_OF_REACH: Final = 1e6
 _BY_VALUE: Final = "clip_grad_value_"
+_SCALE: Final = frozenset({"get_scale", "_scale"})
+"""The attributes of a scaler with which a program can divide gradients itself."""
 
 
 class _Clipped(NamedTuple):
@@ -65,22 +68,28 @@ class _Scaled:
         skipped: how many of them it skipped.
         stuck: how many it skipped without a smaller scale than at the previous skip.
         clipped: before how many the gradients were clipped while still scaled.
+        undivided: how many steps the optimizer took with gradients that were still scaled.
+        unscaled: how many backward passes had begun when it last divided the gradients.
         last_skipped: the number of the last skipped step, and the scale then.
     """
 
-    __slots__ = ("clipped", "count", "last_skipped", "skipped", "stuck")
+    __slots__ = ("clipped", "count", "last_skipped", "skipped", "stuck", "undivided", "unscaled")
 
     def __init__(self) -> None:
-        self.count = self.skipped = self.stuck = self.clipped = 0
+        self.count = self.skipped = self.stuck = self.clipped = self.undivided = self.unscaled = 0
         self.last_skipped: tuple[int, float] | None = None
 
 
 class _Scaler:
-    """A gradient scaler: its number, where it was created, and what it has done for each optimizer."""
+    """A gradient scaler: its number, where it was created, and what it has done for each optimizer.
+
+    `scaled` is the number of the backward pass that follows the last scaling of a loss.
+    """
 
     def __init__(self, number: int, made: int) -> None:
         self.id = number
         self.made = made
+        self.scaled = 0
         self.steps: weakref.WeakKeyDictionary[Any, _Scaled] = weakref.WeakKeyDictionary()
 
 
@@ -103,6 +112,7 @@ class ClippedGradients(ReplacingInterceptor):
             Target(clipping, "_clip_grads_with_norm_", self._clipper),
             Target(clipping, "_group_tensors_by_device_and_dtype", self._grouper),
             Target(torch.amp.GradScaler, "__init__", self._scaler_maker),
+            Target(torch.amp.GradScaler, "scale", self._loss_scaler),
             Target(torch.amp.GradScaler, "unscale_", self._unscaler),
             Target(torch.amp.GradScaler, "_maybe_opt_step", self._scaler_stepper),
         )
@@ -208,8 +218,11 @@ class ClippedGradients(ReplacingInterceptor):
         return is_reported and is_limit
 
     def _steps(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note whether this optimizer uses what was clipped in the present backward pass."""
+        """Note whether this optimizer uses what was clipped in the present backward pass, or gradients still scaled."""
         passes = self._updates.count_passes()
+        for scaler, known in list(self._scalers.items()):
+            if known.scaled == passes:
+                self._steps_around(scaler, optimizer)
         pending = [each for each in self._places.values() if each.passes == passes and each.gradients]
         if not pending:
             return
@@ -239,6 +252,40 @@ class ClippedGradients(ReplacingInterceptor):
         self._made += 1
         self._scalers[scaler] = _Scaler(self._made, self._tracer.locator.locate(3))
 
+    def _loss_scaler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def scale(scaler: Any, outputs: Any) -> Any:
+            self._note(self._scales, scaler)
+            try:
+                return original(scaler, outputs)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+
+        return scale
+
+    def _scales(self, scaler: Any) -> None:
+        """Note the pass whose gradients will be scaled."""
+        if scaler.is_enabled() and scaler in self._scalers:
+            self._scalers[scaler].scaled = self._updates.count_passes() + 1
+
+    def _steps_around(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
+        """Count a step with gradients that the scaler has not divided, unless the program may have done so itself."""
+        known, steps = self._known(scaler, optimizer)
+        is_supported = getattr(optimizer, "_step_supports_amp_scaling", False)  # It divides the gradients itself.
+        if steps.unscaled == known.scaled or is_supported:
+            return
+        steps.undivided += 1
+        if _is_power_of_two(steps.undivided) and scaler.get_scale() != 1.0 and not self._is_scale_read():
+            self._emit(known, steps, optimizer, self._tracer.locator.locate(5))
+
+    def _is_scale_read(self) -> bool:
+        """Whether the file of the function that steps reads the scale."""
+        frame = self._tracer.locator.user_frame(1)
+        tree = None if frame is None else self._tracer.functions.file_of(frame.f_code)
+        return tree is None or any(isinstance(node, ast.Attribute) and node.attr in _SCALE for node in ast.walk(tree))
+
     def _unscaler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         @uncounted
@@ -253,10 +300,13 @@ class ClippedGradients(ReplacingInterceptor):
         return unscale_
 
     def _unscales(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
-        """Count gradients that are unscaled only after they were clipped."""
-        if not self._clipped or not scaler.is_enabled():
+        """Note that gradients are unscaled; count those that were clipped before."""
+        if not scaler.is_enabled():
             return
         passes = self._updates.count_passes()
+        self._known(scaler, optimizer)[1].unscaled = passes
+        if not self._clipped:
+            return
         clipped = [each for each in self._clipped if each.passes == passes]
         own = {id(each.grad) for group in optimizer.param_groups for each in group["params"]} if clipped else set()
         early = next((each for each in clipped if not each.gradients.isdisjoint(own)), None)
@@ -327,6 +377,7 @@ class ClippedGradients(ReplacingInterceptor):
             steps.skipped,
             steps.stuck,
             steps.clipped,
+            steps.undivided,
         )
         tracer.broadcast(event, location, level=INFO, also=(known.made,))
 

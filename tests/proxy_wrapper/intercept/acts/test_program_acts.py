@@ -32,6 +32,7 @@ from proxy_wrapper.events import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from proxy_wrapper.writing.observers.memory import MemoryObserver
 
@@ -319,6 +320,37 @@ def test_samples_that_have_no_weight_are_counted(
 
 
 # Scalers.
+
+
+@pytest.mark.parametrize(
+    ("step", "scaler", "counts"),
+    [
+        pytest.param("optimizer.step()", "8.0", [1, 2], id="scaled"),
+        pytest.param("scaler.step(optimizer); scaler.update()", "8.0", [], id="by the scaler"),
+        pytest.param("scaler.unscale_(optimizer); optimizer.step(); scaler.update()", "8.0", [], id="unscaled"),
+        pytest.param("optimizer.step()", "8.0, enabled=False", [], id="a scaler that does nothing"),
+        pytest.param("optimizer.step()", "1.0", [], id="a scale of 1"),
+        pytest.param("w.grad /= scaler.get_scale(); optimizer.step()", "8.0", [], id="divided by hand"),
+        pytest.param("optimizer.zero_grad(); w.sum().backward(); optimizer.step()", "8.0", [], id="of another loss"),
+    ],
+)
+def test_steps_with_scaled_gradients_are_counted(
+    step: str, scaler: str, counts: list[int], logdir: str, seen: MemoryObserver, tmp_path: Path
+) -> None:
+    program = f"""\
+import torch
+def train(w, scaler):
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for _ in range(2):
+        scaler.scale(w.square().sum()).backward()
+        {step}
+train(model.weight, torch.amp.GradScaler("cpu", init_scale={scaler}))
+"""
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
+    exec(compile(program, str(file), "exec"), {"model": model})
+    assert [each.undivided for each in of(seen, ScalerStep)] == counts
 
 
 @pytest.mark.parametrize("function", [nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_])
