@@ -476,8 +476,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       which were 0 before it and are divided after it.
     - "loop-left": a loop, at `other`, adds up what is in `names`, and its last statement, at `made`, returns that. So
       it ends in its first pass.
-    - "scheduler-unread": a scheduler, created at `made`, is assigned to the variable in `names`, and no code advances
-      it.
+    - "scheduler-unread": a scheduler, created at `made`, is kept in the variable or attribute in `names`, or under that
+      key, and no code advances it.
     - "count-per-batch": the numbers of equal values in `names`, which the loop at `other` adds up, are divided by its
       number of batches at `made`.
     - "count-not-reset": the loop at `other` adds up a metric in `names` over all its passes, at `made`, and divides it
@@ -499,6 +499,10 @@ class SourcePattern(Happening, frozen=True, gc=False):
       not at all.
     - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
       of its samples, the difference is negative, and wraps around.
+    - "evaluation-augmented": the transform or data set that is first in `names`, and is called validation or test, is
+      augmented at random by the second.
+    - "evaluation-not-normalised": the transform that is first in `names`, and is called validation or test, does not
+      normalise as the second does at `other`.
     """
 
     what: str = ""

@@ -307,7 +307,10 @@ KINDS_OF_BUGS: Final = (
         "Optimizer",
         "A scheduler is created and never advanced, so the learning rate stays where it was.",
         "scheduler-never-advanced",
-        ("https://github.com/thu-ml/tianshou/issues/774",),
+        (
+            "https://github.com/thu-ml/tianshou/issues/774",
+            "https://github.com/tumurzakov/AnimateDiff/issues/11",
+        ),
     ),
     KindOfBug(
         "Optimizer",
@@ -770,6 +773,26 @@ KINDS_OF_BUGS: Final = (
         "An image is augmented at random, and its mask otherwise or not at all.",
         "mask-augmented-apart",
         ("https://github.com/thuanz123/realfill/issues/4",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Validation or test data are augmented at random.",
+        "evaluation-augmented",
+        (
+            "https://github.com/zoogzog/chexnet/issues/27",
+            "https://github.com/gpleiss/efficient_densenet_pytorch/issues/51",
+            "https://github.com/mrdbourke/pytorch-deep-learning/issues/1352",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Validation or test data are not normalised as in training.",
+        "evaluation-not-normalized",
+        (
+            "https://github.com/JeasunLok/ResNet-pytorch/issues/1",
+            "https://github.com/PolymathicAI/the_well/issues/68",
+            "https://github.com/nttcslab/byol-a/issues/5",
+        ),
     ),
     KindOfBug(
         "Loss and data",

@@ -8,6 +8,7 @@ from proxy_wrapper.program_code.syntax import scopes_of
 from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
+from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
@@ -35,4 +36,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
+    found += evaluation_transforms(scopes)
     return found + list(overwritten_weights(tree))
