@@ -435,6 +435,11 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "probability-lowered": log-probabilities of actions, times returns, are in the loss with a plus sign. `made` is
       the line that multiplies them.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
+    - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
+      compared with one label. `values`: the label, and the number of outputs in each pass.
+    - "several-labels": a later pass at such a place had others.
+    - "softmax-of-output": the code that calls `module` computes, at `made`, a softmax over the first dimension of its
+      output.
     """
 
     what: str = ""

@@ -498,7 +498,10 @@ KINDS_OF_BUGS: Final = (
         "Structure",
         "A softmax runs over the samples of a batch.",
         "softmax-over-batch",
-        ("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
+        (
+            "https://github.com/PetrochukM/PyTorch-NLP/issues/2",
+            "https://github.com/mrdbourke/pytorch-deep-learning/issues/163",
+        ),
     ),
     KindOfBug(
         "Structure",
@@ -926,6 +929,15 @@ KINDS_OF_BUGS: Final = (
         "A loss receives labels of another set than it expects, such as 0 and 1 instead of -1 and 1.",
         "labels-of-other-set",
         ("https://github.com/pytorch/pytorch/issues/23782",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A discriminator is given the same label for real and for generated samples.",
+        "discriminator-labels-equal",
+        (
+            "https://github.com/SerezD/vqvae-vqgan-pytorch-lightning/issues/3",
+            "https://github.com/basiclab/GNGAN-PyTorch/issues/1",
+        ),
     ),
     KindOfBug(
         "Gradients",

@@ -224,6 +224,9 @@ class TrainingCollector:
         optimizer.last_at = event.step
         self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
         self._since = {}
+        optimizer.fed_at |= {location for location, _ in self._before}
+        if max(len(optimizer.fed_at), len(self._before)) >= _FEW:
+            optimizer.fed_at = {0}
         alone = self._losses.get(next(iter(self._before))[1]) if len(self._before) == 1 else None
         if alone is not None:
             alone.steps += 1

@@ -18,6 +18,7 @@ from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.attaching.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.calls.active_dropouts import ActiveDropouts
 from proxy_wrapper.intercept.calls.inputs import Inputs
+from proxy_wrapper.intercept.calls.output_softmaxes import OutputSoftmaxes
 from proxy_wrapper.intercept.calls.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.calls.thresholds import Thresholds
 from proxy_wrapper.intercept.calls.unhooked_tracebacks import show_as_unhooked
@@ -93,6 +94,7 @@ class ModuleCalls:
         self._viewed_inputs = ViewedInputs(tracer)
         self._dropouts = ActiveDropouts(tracer)
         self._thresholds = Thresholds(tracer)
+        self._output_softmaxes = OutputSoftmaxes(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
         self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
@@ -269,6 +271,7 @@ class ModuleCalls:
         if module is None:
             return
         self._thresholds.look(entry, location, thread)
+        self._output_softmaxes.look(entry, location, thread)
         if module.training:
             if entry.input_looks:
                 if not entry.was_called:

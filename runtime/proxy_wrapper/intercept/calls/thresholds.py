@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +17,10 @@ from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
 from proxy_wrapper.program_code.called_functions import Body, body_of, reachable
 from proxy_wrapper.program_code.frame_variables import values_of
-from proxy_wrapper.program_code.outermost_calls import UNKNOWN, value_of
+from proxy_wrapper.program_code.outermost_calls import value_of_name
 
 if TYPE_CHECKING:
+    import ast
     from types import CodeType
 
     from proxy_wrapper.known.entries import ModuleEntry
@@ -59,7 +59,7 @@ class Thresholds:
         codes: dict[int, CodeType] = {}
 
         def evaluate(expression: ast.expr) -> Any:
-            return _value_of(expression, body)
+            return value_of_name(expression, body)
 
         def followed(expression: ast.expr) -> ast.FunctionDef | None:
             called = body_of(evaluate(expression))
@@ -115,15 +115,6 @@ def _may_compare(code: CodeType, names: dict[str, Any]) -> bool:
         return True
     called = (names.get(name) for name in code.co_names)
     return any(type(each) is FunctionType and HALF in each.__code__.co_consts for each in called)
-
-
-def _value_of(expression: ast.expr, body: Body) -> Any:
-    """The value of a name or of an attribute of one; `UNKNOWN` for other expressions, and if it is not known."""
-    attributes: list[str] = []
-    while isinstance(expression, ast.Attribute):
-        attributes.insert(0, f".{expression.attr}")
-        expression = expression.value
-    return value_of((expression.id, *attributes), body) if isinstance(expression, ast.Name) else UNKNOWN
 
 
 def _is_loss(value: Any) -> bool:
