@@ -60,9 +60,9 @@ IS_TRAINED: Final = Rule(
     "average-is-trained",
     WARNING,
     "Averages and target networks that an optimizer trains",
-    "All parameters of a model changed by the steps of an optimizer, and also between steps, at least half as often. It "
-    "began as a copy of another model, which only steps change. So it is a moving average of that, or a target network, "
-    "but is trained, too, as if it were part of the model.",
+    "All parameters of a model were changed by the steps of an optimizer, and also between steps, at least half as "
+    "often. It began as a copy of another model, which only steps change. So it is a moving average of that, or a "
+    "target network, but is trained, too, as if it were part of the model.",
     "Give the optimizer only the parameters of the model, and detach what the average puts out: "
     "`with torch.no_grad(): target = average(x)`.",
     "show {run} --kind update --name '{name}*'",
@@ -174,13 +174,15 @@ def _trained(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
             continue
         for other, tensors in of_roots.items():
             is_copied = other != number and [_bits(each) for each in tensors] == first and other in roots
-            if is_copied and not any(each.updates.get(cause) for each in tensors for cause in _BY_HAND):
-                if all(each.updates.get("step") for each in tensors):
-                    name, rank = roots[other].name, [of_process.process.rank]
-                    numbers = [f"{min(steps):,} changes by steps", f"{min(between):,} changes between steps"]
-                    reason = f"it began as a copy of {name}, and changes between steps and by steps"
-                    found.append(IS_TRAINED.finding(root.name, reason, rank, place=root.origin, evidence=numbers))
-                    break
+            is_moved = any(each.updates.get(cause) for each in tensors for cause in _BY_HAND)
+            if is_copied and not is_moved and all(each.updates.get("step") for each in tensors):
+                optimizers = of_process.training.optimizers.values()
+                place = next((each.origin for each in optimizers if own[0].id in each.tensors), root.origin)
+                numbers = [f"{min(steps):,} changes by steps", f"{min(between):,} changes between steps"]
+                reason = f"it began as a copy of {roots[other].name}, and changes between steps and by steps"
+                rank = [of_process.process.rank]
+                found.append(IS_TRAINED.finding(root.name, reason, rank, place=place, evidence=numbers))
+                break
     return found
 
 

@@ -964,6 +964,12 @@ KINDS_OF_BUGS: Final = (
         ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
     ),
     KindOfBug(
+        "Modes",
+        "A moving average of a model, or a target network, is trained by an optimizer, too.",
+        "average-is-trained",
+        ("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
+    ),
+    KindOfBug(
         "Loss and data",
         "Embeddings are divided by the norm of the whole batch, instead of each by its own norm.",
         "normalised-by-batch",
