@@ -869,9 +869,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A divergence that expects log-probabilities receives probabilities.",
+        "A divergence that expects log-probabilities receives probabilities or logits.",
         "kl-div-of-probabilities",
-        ("https://github.com/pytorch/pytorch/issues/5282",),
+        (
+            "https://github.com/pytorch/pytorch/issues/5282",
+            "https://github.com/microsoft/ProDA/issues/43",
+        ),
     ),
     KindOfBug(
         "Loss and data",
