@@ -508,6 +508,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       augmented at random by the second.
     - "evaluation-not-normalised": the transform that is first in `names`, and is called validation or test, does not
       normalise as the second does at `other`.
+    - "state-left-in-checkpoint": training resumes with a model that is loaded at `made`; the state of the first of
+      `names`, which is saved under the second, at `other`, is not loaded.
     """
 
     what: str = ""

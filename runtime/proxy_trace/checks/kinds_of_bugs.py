@@ -269,6 +269,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "Training resumes with the weights of a checkpoint, but not with the state of the optimizer or scheduler.",
+        "optimizer-not-resumed",
+        ("https://github.com/NVlabs/stylegan2-ada-pytorch/issues/108",),
+    ),
+    KindOfBug(
+        "Optimizer",
         "Updates are lost in rounding, because the weights' dtype cannot represent such a small change.",
         "update-too-small",
         ("https://github.com/workofart/ml-by-hand/pull/85", "https://github.com/tianweiy/CausVid/issues/19"),

@@ -12,6 +12,7 @@ from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_trans
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
+from proxy_wrapper.source_patterns.partial_resumes import partial_resumes
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
@@ -36,5 +37,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
-    found += evaluation_transforms(scopes)
+    found += [*evaluation_transforms(scopes), *partial_resumes(scopes)]
     return found + list(overwritten_weights(tree))
