@@ -435,6 +435,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "probability-lowered": log-probabilities of actions, times returns, are in the loss with a plus sign. `made` is
       the line that multiplies them.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
+    - "class-ignored": targets of a cross entropy of this `shape`, (samples, classes), hold class `dim`, which it
+      ignores. `values`: how many, of how many.
     - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
       compared with one label. `values`: the label, and the number of outputs in each pass.
     - "several-labels": a later pass at such a place had others.

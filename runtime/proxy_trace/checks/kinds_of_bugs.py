@@ -925,6 +925,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A loss ignores one of the classes that it should learn, as by `ignore_index=0`.",
+        "class-ignored",
+        (
+            "https://github.com/nyu-mll/jiant/issues/925",
+            "https://github.com/lucidrains/parti-pytorch/issues/8",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "The targets of a language model are the tokens that it reads, or those after the next ones.",
         "target-shift-wrong",
         (

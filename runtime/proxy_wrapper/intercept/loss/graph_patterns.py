@@ -17,6 +17,7 @@ from proxy_wrapper.code_lines.mask_lines import mask_lines, normal_lines
 from proxy_wrapper.code_lines.named_lines import (
     class_weight_line,
     error_line,
+    ignored_class_line,
     norm_line,
     positive_weight_line,
     reconstruction_line,
@@ -40,6 +41,7 @@ from proxy_wrapper.loss_graph.draws import DRAW
 from proxy_wrapper.loss_graph.elbo import WEIGHT
 from proxy_wrapper.loss_graph.find_patterns import find_patterns
 from proxy_wrapper.loss_graph.graph import LossGraph
+from proxy_wrapper.loss_graph.ignored_classes import IGNORED
 from proxy_wrapper.loss_graph.last_steps import LAST_OF_BOTH, LAST_STEP
 from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
@@ -67,7 +69,7 @@ _SEQUENCES: Final = 3
 """The dimensions of a batch of sequences of vectors."""
 _LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line, WEIGHT: reconstruction_line}
 """For patterns that functions outside modules may make: what finds the line in several functions."""
-_LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line}
+_LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line, IGNORED: ignored_class_line}
 """For patterns that depend on what was made before training: what finds the line in all functions around."""
 _WITH_LINE: Final = frozenset({LOWERED})
 """Patterns that count only with a line."""
