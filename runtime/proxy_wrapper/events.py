@@ -437,6 +437,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
     - "class-ignored": targets of a cross entropy of this `shape`, (samples, classes), hold class `dim`, which it
       ignores. `values`: how many, of how many.
+    - "separate-term": the gradient of a term of the loss reaches only the parameters in `weights`, and no other term
+      reaches these. `made` is the only line behind the loss that draws by `sample()`.
     - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
       compared with one label. `values`: the label, and the number of outputs in each pass.
     - "several-labels": a later pass at such a place had others.

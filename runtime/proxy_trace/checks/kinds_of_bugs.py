@@ -169,7 +169,10 @@ KINDS_OF_BUGS: Final = (
         "Gradients",
         "A gradient should pass through random draws, but the function that draws them passes none.",
         "draw-without-gradient",
-        ("https://github.com/pytorch/pytorch/issues/4620",),
+        (
+            "https://github.com/pytorch/pytorch/issues/4620",
+            "https://github.com/jankrepl/deepdow/pull/106",
+        ),
     ),
     KindOfBug(
         "Gradients",

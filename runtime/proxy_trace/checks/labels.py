@@ -64,7 +64,8 @@ def _of_optimizers(of_places: dict[int, GraphPattern], of_process: ProcessEviden
     names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
     places = {each.event.location: each.place for each in of_process.acts.patterns}
     for optimizer in of_process.training.optimizers.values():
-        if optimizer.steps < _FEWEST_STEPS or not optimizer.fed_at or not optimizer.fed_at <= of_places.keys():
+        is_fed = bool(optimizer.fed_at) and not optimizer.unfed
+        if optimizer.steps < _FEWEST_STEPS or not is_fed or not optimizer.fed_at <= of_places.keys():
             continue
         fed = [of_places[location] for location in sorted(optimizer.fed_at)]
         compared = {(each.weights[0], each.values[0]) for each in fed}

@@ -224,6 +224,7 @@ class TrainingCollector:
         optimizer.last_at = event.step
         self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
         self._since = {}
+        optimizer.unfed += not self._before
         optimizer.fed_at |= {location for location, _ in self._before}
         if max(len(optimizer.fed_at), len(self._before)) >= _FEW:
             optimizer.fed_at = {0}

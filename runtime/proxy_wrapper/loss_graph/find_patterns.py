@@ -26,6 +26,7 @@ from proxy_wrapper.loss_graph.output_ranges import targets_out_of_range
 from proxy_wrapper.loss_graph.policies import lowered_probabilities
 from proxy_wrapper.loss_graph.roundings import rounded_parameters
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
+from proxy_wrapper.loss_graph.separate_terms import separate_terms
 from proxy_wrapper.loss_graph.targets import (
     binary_targets,
     class_targets_as_scores,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _BY_STRUCTURE: Final = (
     *(linear_layers, softmaxes, classes_over_samples, classes_in_views, similarities_with_self),
     *(softmaxes_over_queries, mixed_views, mixed_heads, draws_without_gradient, targets_as_scores, gradients_not_read),
-    *(rounded_parameters, lowered_probabilities),
+    *(rounded_parameters, lowered_probabilities, separate_terms),
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),

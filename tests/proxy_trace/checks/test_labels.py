@@ -42,6 +42,7 @@ def passes(*locations: int) -> list[events.Event]:
         pytest.param([pattern(), pattern(location=4, label=0.0)], passes(3, 4) * 16, [], id="another label elsewhere"),
         pytest.param([pattern(outputs=2.0), pattern("several-labels")], passes(3) * 16, [], id="other labels later"),
         pytest.param([pattern(outputs=2.0)], passes(), [], id="no pass"),
+        pytest.param([pattern(outputs=2.0)], passes(3) * 16 + passes(), [], id="a step without a pass"),
     ],
 )
 def test_labels_before_the_steps_of_an_optimizer(
