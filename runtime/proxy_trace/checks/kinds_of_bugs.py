@@ -82,6 +82,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "Accumulated gradients of the last batches of an epoch have no step, and join those of the next epoch.",
+        "accumulation-crosses-epochs",
+        (
+            "https://github.com/huggingface/transformers/pull/22098",
+            "https://github.com/meta-pytorch/torchtune/pull/2745",
+            "https://github.com/tomhosking/torchseq/issues/8",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "The graph is cut between a module and the loss, so that the module gets no gradient, or not all of it.",
         "grad-cut-off",
         (
@@ -678,6 +688,7 @@ KINDS_OF_BUGS: Final = (
         "inputs-not-normalized",
         (
             "https://github.com/soumith/imagenet-multiGPU.torch/pull/18",
+            "https://github.com/PolymathicAI/the_well/issues/68",
             'Humbatova et al., "Taxonomy of Real Faults in Deep Learning Systems", ICSE 2020',
         ),
     ),

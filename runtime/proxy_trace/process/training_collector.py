@@ -225,6 +225,10 @@ class TrainingCollector:
         self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
         self._since = {}
         optimizer.unfed += not self._before
+        passes = sum(self._before.values())
+        is_of_one = len({location for location, _ in self._before}) == 1
+        if is_of_one and (passes in optimizer.windows or len(optimizer.windows) < _FEW):
+            optimizer.windows[passes] = optimizer.windows.get(passes, 0) + 1
         optimizer.fed_at |= {location for location, _ in self._before}
         if max(len(optimizer.fed_at), len(self._before)) >= _FEW:
             optimizer.fed_at = {0}

@@ -80,6 +80,7 @@ class OptimizerSummary(msgspec.Struct):
         steps_apart: at how many steps the learning rates of its groups differed.
         fed_at: the locations of the backward passes between its steps and the steps before, of any optimizer; 0 stands
             for more of them.
+        windows: the number of steps by the number of backward passes before each, all at one place.
         unfed: how many of its steps had no backward pass between them and the step before, of any optimizer.
         repeated: how many steps found the gradients of its previous step, to the bit, without a backward pass between.
     """
@@ -117,6 +118,7 @@ class OptimizerSummary(msgspec.Struct):
     steps_apart: int = 0
     repeated: int = 0
     fed_at: set[int] = set()
+    windows: dict[int, int] = {}
     unfed: int = 0
 
     @property
