@@ -75,9 +75,13 @@ NOT_RESET: Final = Rule(
     WARNING,
     "Models that were not reset",
     "A module loaded its own tensors between steps that train it: the stored `state_dict()` refers to the weights "
-    "themselves, so nothing was reset and training continued from what the model had learned.",
+    "themselves, so nothing was reset and training continued from what the model had learned. Or the source has a "
+    "loop over the folds of a cross-validation, by its names, that passes a model from before the loop to a function "
+    "that trains it, and neither of them copies, loads or resets anything. So later folds are tested on samples that "
+    "the model was trained on.",
     "Keep `copy.deepcopy(model.state_dict())`, or create a new model.",
-    "show {run} --kind load",
+    "show {run} --kind load,source_pattern",
+    sources=("https://github.com/McSpooder/camull-net/issues/6",),
 )
 
 
@@ -124,6 +128,10 @@ def _look(evidence: Evidence) -> Sight | None:
             if event.what == "state-left-in-checkpoint" and place in loaded and _has_state(event.names[0], of_process):
                 reason = f'its state is saved as "{event.names[1]}" at {other}, and not loaded with the model'
                 findings.append(LEFT.finding(event.names[0], reason, [of_process.process.rank], place=place))
+            elif event.what == "model-shared-by-folds":
+                is_any = True
+                reason = f"each fold of the loop at {other} goes on with what it learned in the others"
+                findings.append(NOT_RESET.finding(event.names[0], reason, [of_process.process.rank], place=place))
             elif event.what == "weights-overwritten":
                 is_any = True
                 reason = f"its weights are drawn anew after they were loaded at {other}"

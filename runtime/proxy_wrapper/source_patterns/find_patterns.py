@@ -11,6 +11,7 @@ from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
+from proxy_wrapper.source_patterns.overwritten_gradients import overwritten_gradients
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
 from proxy_wrapper.source_patterns.partial_resumes import partial_resumes
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
@@ -18,7 +19,9 @@ from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
+from proxy_wrapper.source_patterns.shared_models import shared_models
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
+from proxy_wrapper.source_patterns.undone_freezes import undone_freezes
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 _FINDERS: Final = (
     *(permuted_sizes, overwritten_counts, accumulated_counts, left_loops, separate_shuffles, scaled_before_split),
-    *(policy_ratios, unread_residuals, counts_per_batch),
+    *(policy_ratios, unread_residuals, counts_per_batch, undone_freezes, overwritten_gradients),
 )
 
 
@@ -37,5 +40,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
-    found += [*evaluation_transforms(scopes), *partial_resumes(scopes)]
+    found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
     return found + list(overwritten_weights(tree))

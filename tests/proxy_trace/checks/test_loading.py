@@ -134,3 +134,12 @@ def test_state_that_is_left_in_a_checkpoint_is_told_if_training_was_resumed(
     path = write_trace(tmp_path / "a.jsonl", PLACE, other, NET, weight(), load, made, record, *stepped)
     found = [each for each in find(path) if each.code == "optimizer-not-resumed"]
     assert [(each.name, each.place) for each in found] == [(owner, "train.py:20")] * is_told
+
+
+def test_a_model_that_all_folds_share_is_told_where_it_is_trained(tmp_path: Path, write_trace: WriteTrace) -> None:
+    other = events.Location(4, "train.py", 12, "main")
+    record = events.SourcePattern(3, what="model-shared-by-folds", names=["model"], made=3, other=4)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, other, NET, weight(), record)
+    (finding,) = (each for each in find(path) if each.code == "model-not-reset")
+    assert finding.place == "train.py:20"
+    assert finding.reason == "each fold of the loop at train.py:12 goes on with what it learned in the others"
