@@ -439,6 +439,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
       ignores. `values`: how many, of how many.
     - "separate-term": the gradient of a term of the loss reaches only the parameters in `weights`, and no other term
       reaches these. `made` is the only line behind the loss that draws by `sample()`.
+    - "loss-factor": `values` is the smallest of the numbers that the loss is multiplied by last, and of their products,
+      if all are known.
     - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
       compared with one label. `values`: the label, and the number of outputs in each pass.
     - "several-labels": a later pass at such a place had others.

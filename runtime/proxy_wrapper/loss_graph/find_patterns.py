@@ -21,6 +21,7 @@ from proxy_wrapper.loss_graph.elbo import divergences_that_outweigh
 from proxy_wrapper.loss_graph.ignored_classes import ignored_classes
 from proxy_wrapper.loss_graph.last_steps import last_steps
 from proxy_wrapper.loss_graph.linear_layers import linear_layers
+from proxy_wrapper.loss_graph.loss_factors import loss_factors
 from proxy_wrapper.loss_graph.norms import norms_of_batches
 from proxy_wrapper.loss_graph.output_ranges import targets_out_of_range
 from proxy_wrapper.loss_graph.policies import lowered_probabilities
@@ -52,7 +53,7 @@ _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
     *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
     *(divergences_that_outweigh, positive_weights, class_weights, class_targets_as_scores),
-    *(dice_of_scores, ignored_classes),
+    *(dice_of_scores, ignored_classes, loss_factors),
 )
 """The finders that read what nodes have saved for the backward pass.
 
