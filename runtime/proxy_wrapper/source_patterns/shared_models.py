@@ -58,7 +58,7 @@ def _of_call(call: ast.Call, trainers: dict[str, Scope], loop: ast.For, scope: S
             ast.unparse(target) == model and isinstance(value, ast.Call) for target, value in scope.assignments
         )
         is_stored = parameter.arg in {ast.unparse(target) for target, _ in trainer.assignments}
-        if called and is_made and not is_stored and len(lines) == 1 and lines[0] < loop.lineno:
+        if called and is_made and not is_stored and max(lines, default=loop.lineno) < loop.lineno:
             return Pattern(SHARED, called[0], (model,), loop.lineno)
     return None
 
