@@ -438,6 +438,17 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "probability-lowered": log-probabilities of actions, times returns, are in the loss with a plus sign. `made` is
       the line that multiplies them.
     - "cut-term": a term of the loss has no gradient, and the line at `made` cut it off.
+    - "class-ignored": targets of a cross entropy of this `shape`, (samples, classes), hold class `dim`, which it
+      ignores. `values`: how many, of how many.
+    - "separate-term": the gradient of a term of the loss reaches only the parameters in `weights`, and no other term
+      reaches these. `made` is the only line behind the loss that draws by `sample()`.
+    - "loss-factor": `values` is the smallest of the numbers that the loss is multiplied by last, and of their products,
+      if all are known.
+    - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
+      compared with one label. `values`: the label, and the number of outputs in each pass.
+    - "several-labels": a later pass at such a place had others.
+    - "softmax-of-output": the code that calls `module` computes, at `made`, a softmax over the first dimension of its
+      output.
     """
 
     what: str = ""
@@ -479,8 +490,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       which were 0 before it and are divided after it.
     - "loop-left": a loop, at `other`, adds up what is in `names`, and its last statement, at `made`, returns that. So
       it ends in its first pass.
-    - "scheduler-unread": a scheduler, created at `made`, is assigned to the variable in `names`, and no code advances
-      it.
+    - "scheduler-unread": a scheduler, created at `made`, is kept in the variable or attribute in `names`, or under that
+      key, and no code advances it.
     - "count-per-batch": the numbers of equal values in `names`, which the loop at `other` adds up, are divided by its
       number of batches at `made`.
     - "loss-per-sample": the averages of batches in `names`, which the loop at `other` adds up, are divided by the
@@ -513,6 +524,18 @@ class SourcePattern(Happening, frozen=True, gc=False):
       not at all.
     - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
       of its samples, the difference is negative, and wraps around.
+    - "evaluation-augmented": the transform or data set that is first in `names`, and is called validation or test, is
+      augmented at random by the second.
+    - "evaluation-not-normalised": the transform that is first in `names`, and is called validation or test, does not
+      normalise as the second does at `other`.
+    - "state-left-in-checkpoint": training resumes with a model that is loaded at `made`; the state of the first of
+      `names`, which is saved under the second, at `other`, is not loaded.
+    - "freeze-undone": at `made`, a loop unfreezes all parameters of the model in `names`, some of which were frozen at
+      `other`, with no training in between.
+    - "gradient-overwritten": each pass of the loop over losses at `other` assigns the gradient in `names` anew, at
+      `made`.
+    - "model-shared-by-folds": the model in `names` is trained at `made` in each fold of the loop at `other`, and never
+      reset.
     """
 
     what: str = ""

@@ -56,6 +56,19 @@ FOLLOWS_AT_ONCE: Final = Rule(
     ),
 )
 
+IS_TRAINED: Final = Rule(
+    "average-is-trained",
+    WARNING,
+    "Averages and target networks that an optimizer trains",
+    "All parameters of a model were changed by the steps of an optimizer, and also between steps, at least half as "
+    "often. It began as a copy of another model, which only steps change. So it is a moving average of that, or a "
+    "target network, but is trained, too, as if it were part of the model.",
+    "Give the optimizer only the parameters of the model, and detach what the average puts out: "
+    "`with torch.no_grad(): target = average(x)`.",
+    "show {run} --kind update --name '{name}*'",
+    sources=("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
+)
+
 _NAME: Final = re.compile(
     r"(^|[_.])(ema|ma|swa|avg|average[ds]?|averaged_model|target|shadow|momentum|mean_teacher)([_.\d]|$)"
 )
@@ -77,6 +90,7 @@ _MOST_STEPS: Final = 60
 _BY_HAND: Final = ("data", "in-place")
 """The causes of updates by code other than an optimizer's."""
 _FEWEST_BETWEEN: Final = 8
+_FEWEST_FOLLOWED: Final = 16
 
 _STATISTICS: Final = ("running_mean", "running_var")
 
@@ -92,8 +106,9 @@ def _look(evidence: Evidence) -> Sight | None:
         shared = _sharing_memory(of_process)
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
         swapped = _following_at_once(of_process)
-        findings += old + swapped + shared
-        is_any |= bool(averages or old or swapped or shared)
+        trained = _trained(of_process, tree)
+        findings += old + swapped + shared + trained
+        is_any |= bool(averages or old or swapped or shared or trained)
         of_roots: dict[int, list[TensorSummary]] = {}
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
@@ -140,6 +155,35 @@ def _sharing_memory(of_process: ProcessEvidence) -> list[Finding]:
         TARGET.finding(event.names[0], reason, rank, place=place, evidence=[f"updated in place at {other}", *numbers])
         for event, place, other in sources
     ]
+
+
+def _trained(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The copies of models that follow them between steps, and are stepped, too."""
+    of_roots: dict[int, list[TensorSummary]] = {}
+    for tensor in of_process.process.tensors:
+        if not (tensor.is_buffer or tensor.removed):
+            of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor)
+    roots = {root.id: root for root in tree.roots}
+    found = []
+    for number, own in of_roots.items():
+        root = roots.get(number)
+        between = [sum(each.updates.get(cause, 0) for cause in _BY_HAND) for each in own]
+        steps = [each.updates.get("step", 0) for each in own]
+        is_both = min(steps) >= _FEWEST_FOLLOWED and all(2 * a >= b for a, b in zip(between, steps, strict=True))
+        if root is None or not is_both or None in (first := [_bits(each) for each in own]):
+            continue
+        for other, tensors in of_roots.items():
+            is_copied = other != number and [_bits(each) for each in tensors] == first and other in roots
+            is_moved = any(each.updates.get(cause) for each in tensors for cause in _BY_HAND)
+            if is_copied and not is_moved and all(each.updates.get("step") for each in tensors):
+                optimizers = of_process.training.optimizers.values()
+                place = next((each.origin for each in optimizers if own[0].id in each.tensors), root.origin)
+                numbers = [f"{min(steps):,} changes by steps", f"{min(between):,} changes between steps"]
+                reason = f"it began as a copy of {roots[other].name}, and changes between steps and by steps"
+                rank = [of_process.process.rank]
+                found.append(IS_TRAINED.finding(root.name, reason, rank, place=place, evidence=numbers))
+                break
+    return found
 
 
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
@@ -260,7 +304,7 @@ def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET)
+_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET, IS_TRAINED)
 
 CHECK: Final = Check("averages", "averages of models follow them", _look, _RULES)
-"""Applies if a model is an average by its name or class, or keeps old batch statistics."""
+"""Applies if a model is an average by its name or class, keeps old batch statistics, or follows another one."""

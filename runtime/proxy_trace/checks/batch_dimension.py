@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING, Final
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
+from proxy_trace.events.loss_text import call_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.acts_summary import MixSummary
     from proxy_trace.process.module_tree import ModuleTree
     from proxy_trace.process.process_summary import ModuleSummary, ProcessEvidence
+    from proxy_wrapper.events import LossNode
 
 MIXED: Final = Rule(
     "batch-dimension-mixed",
@@ -43,10 +47,14 @@ OVER_BATCH: Final = Rule(
     "The graph of a loss has a softmax over the first dimension of a tensor, which is the batch: the input and the "
     "output of the model have the same first dimension, while the second dimension is absent from the output. Or its "
     "result is a matrix of the probabilities of classes: it goes into a loss for class labels, or into a distribution, "
-    "which divides each row by its sum.",
+    "which divides each row by its sum. Or the code that calls a classifier, which is trained with a cross entropy, "
+    "computes a softmax over the rows of its output, of which there is one for each sample.",
     "Apply the softmax over the dimension of the items, usually `dim=-1`.",
     "show {run} --kind graph_pattern",
-    sources=("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
+    sources=(
+        "https://github.com/PetrochukM/PyTorch-NLP/issues/2",
+        "https://github.com/mrdbourke/pytorch-deep-learning/issues/163",
+    ),
 )
 POSITIONS: Final = Rule(
     "positions-along-batch",
@@ -76,7 +84,7 @@ def _look(evidence: Evidence) -> Sight | None:
     is_any = False
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         acts, rank = of_process.acts, [of_process.process.rank]
-        is_any |= bool(acts.sequences or acts.softmaxes or acts.positions)
+        is_any |= bool(acts.sequences or acts.softmaxes or acts.positions or acts.matrices)
         is_any |= any(each.event.what == "class-softmax" for each in acts.patterns)
         findings += _of_layers(of_process, tree)
         for place, mix in acts.softmaxes.items():
@@ -87,6 +95,7 @@ def _look(evidence: Evidence) -> Sight | None:
                 if len(layers) == 1:
                     name, where = layers[0].name, layers[0].called_place
                 findings.append(OVER_BATCH.finding(name, reason, rank, place=where))
+        findings += _of_outputs(of_process)
         findings += _of_classes(of_process, {each.place for each in findings})
         findings += _of_positions(of_process, tree)
     return Sight(findings) if is_any else None
@@ -103,6 +112,30 @@ def _of_classes(of_process: ProcessEvidence, told: set[str]) -> list[Finding]:
             rank = [of_process.process.rank]
             found.setdefault(where, OVER_BATCH.finding("softmax", reason, rank, step=event.step, place=where))
     return list(found.values())
+
+
+def _of_outputs(of_process: ProcessEvidence) -> list[Finding]:
+    """The softmaxes over the samples of what a classifier put out, one per place."""
+    losses = [loss.nodes for loss in of_process.training.losses.values() if loss.passes]
+    classes = {node.shape[1] for nodes in losses if _is_of_classes(nodes) for node in nodes if _is_of_scores(node)}
+    names = {module.id: module.name for module in of_process.process.modules}
+    trained = {number for number, root in of_process.training.roots.items() if root.last_step >= 0}
+    found: dict[str, Finding] = {}
+    for (event, _, made), shape in of_process.acts.matrices:
+        if event.module in trained and shape[1] in classes:
+            reason = f"the probabilities of {shape[1]:,} classes sum to 1 over the {shape[0]:,} samples"
+            name, rank = names.get(event.module, ""), [of_process.process.rank]
+            found.setdefault(made, OVER_BATCH.finding(name, reason, rank, step=event.step, place=made))
+    return list(found.values())
+
+
+def _is_of_classes(nodes: Sequence[LossNode]) -> bool:
+    """Whether a loss has a negative log likelihood of classes."""
+    return any(call_of(node) == "NllLoss" for node in nodes)
+
+
+def _is_of_scores(node: LossNode) -> bool:
+    return call_of(node) == "LogSoftmax" and len(node.shape) == _FEWEST
 
 
 def _of_positions(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:

@@ -3,6 +3,7 @@
 | the program draws | code |
 | --- | --- |
 | weights or codes by `torch.normal`, through which no gradient passes | draw-without-gradient |
+| actions by `sample()`, for a critic whose values an actor should raise | draw-without-gradient |
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from proxy_trace.checks.rule import Rule
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
 
 WITHOUT_GRADIENT: Final = Rule(
     "draw-without-gradient",
@@ -24,11 +26,19 @@ WITHOUT_GRADIENT: Final = Rule(
     "`torch.normal(mean, std)` drew a tensor that a product then used, such as that of a linear layer. The gradient of "
     "`torch.normal` is zero, so the loss of the draw trains neither the mean nor the standard deviation. Only another "
     "term that uses them does, such as a divergence from a prior. There is no finding if the mean is used in a "
-    "difference, as in the density of an action, or has a loss of its own.",
+    "difference, as in the density of an action, or has a loss of its own. Or code behind a loss calls `sample()`, at "
+    "one line, and the gradient of a term of the loss reaches only parameters that the steps after it do not update: "
+    "another optimizer has them, which always steps after other backward passes. So a critic's values of the drawn "
+    "actions do not train the actor.",
     "Use `mean + std * torch.randn_like(std)`, or `rsample()` of `torch.distributions.Normal`.",
     "show {run} --kind graph_pattern",
-    sources=("https://github.com/pytorch/pytorch/issues/4620",),
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/4620",
+        "https://github.com/jankrepl/deepdow/pull/106",
+    ),
 )
+
+_FEWEST_STEPS: Final = 16
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -42,7 +52,31 @@ def _look(evidence: Evidence) -> Sight | None:
                 reason = f"no gradient passes through `torch.normal`, which drew a tensor of shape {tuple(event.shape)}"
                 rank = [of_process.process.rank]
                 findings.append(WITHOUT_GRADIENT.finding("draw", reason, rank, step=event.step, place=place))
+        findings += _of_terms(of_process)
     return Sight(findings) if findings else None
+
+
+def _of_terms(of_process: ProcessEvidence) -> list[Finding]:
+    """The draws of one process that cut a term of a loss off what the loss should train."""
+    found: dict[str, Finding] = {}
+    names = {tensor.id: tensor.name for tensor in of_process.process.tensors}
+    optimizers = [each for each in of_process.training.optimizers.values() if each.steps >= _FEWEST_STEPS]
+    patterns = [each for each in of_process.acts.patterns if each.event.what == "separate-term"]
+    for event, _, made in patterns:
+        own = set(event.weights)
+        fed = [each for each in optimizers if event.location in each.fed_at]
+        trained = {number for each in fed for number in each.tensors}
+        apart = [each for each in optimizers if each.fed_at and not each.unfed and each not in fed]
+        elsewhere = {number for each in apart for number in each.tensors}
+        beside = {number for other, _, _ in patterns if other.location == event.location for number in other.weights}
+        if trained & beside and not own & trained and own <= elsewhere:
+            name = names.get(min(own), "").partition(".")[0]
+            reason = f"a term of the loss trains only {name}, which the steps after it do not update"
+            numbers = [f"at {each.place}, {each.steps:,} steps" for each in fed[:1]]
+            rank = [of_process.process.rank]
+            finding = WITHOUT_GRADIENT.finding("draw", reason, rank, step=event.step, place=made, evidence=numbers)
+            found.setdefault(made, finding)
+    return list(found.values())
 
 
 CHECK: Final = Check("draws", "gradients pass through random draws where they should", _look, (WITHOUT_GRADIENT,))

@@ -24,10 +24,10 @@ NOT_NORMALIZED: Final = Rule(
     "inputs-not-normalized",
     WARNING,
     "Inputs that are not normalised",
-    "The input of a trained model went into a layer unchanged, and its root mean square was above 50 in each of the "
-    "first calls. Or this holds for the first calls in evaluation mode, although it was below 5 in training: only the "
-    "training data are normalised. Layers that are followed by a normalisation are not judged, except by a batch norm "
-    "in evaluation, which uses the statistics of training.",
+    "The input of a trained model went into a layer unchanged, a `Flatten` aside, and its root mean square was above "
+    "50 in each of the first calls. Or this holds for the first calls in evaluation mode, although it was below 5 in "
+    "training: only the training data are normalised. Layers that are followed by a normalisation are not judged, "
+    "except by a batch norm in evaluation, which uses the statistics of training.",
     "Subtract the mean of the training data and divide by its standard deviation, for each column or channel; do the "
     "same with the data for evaluation.",
     "show {run} --kind input",

@@ -82,6 +82,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "Accumulated gradients of the last batches of an epoch have no step, and join those of the next epoch.",
+        "accumulation-crosses-epochs",
+        (
+            "https://github.com/huggingface/transformers/pull/22098",
+            "https://github.com/meta-pytorch/torchtune/pull/2745",
+            "https://github.com/tomhosking/torchseq/issues/8",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "The graph is cut between a module and the loss, so that the module gets no gradient, or not all of it.",
         "grad-cut-off",
         (
@@ -175,7 +185,10 @@ KINDS_OF_BUGS: Final = (
         "Gradients",
         "A gradient should pass through random draws, but the function that draws them passes none.",
         "draw-without-gradient",
-        ("https://github.com/pytorch/pytorch/issues/4620",),
+        (
+            "https://github.com/pytorch/pytorch/issues/4620",
+            "https://github.com/jankrepl/deepdow/pull/106",
+        ),
     ),
     KindOfBug(
         "Gradients",
@@ -275,6 +288,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "Training resumes with the weights of a checkpoint, but not with the state of the optimizer or scheduler.",
+        "optimizer-not-resumed",
+        ("https://github.com/NVlabs/stylegan2-ada-pytorch/issues/108",),
+    ),
+    KindOfBug(
+        "Optimizer",
         "Updates are lost in rounding, because the weights' dtype cannot represent such a small change.",
         "update-too-small",
         ("https://github.com/workofart/ml-by-hand/pull/85", "https://github.com/tianweiy/CausVid/issues/19"),
@@ -313,7 +332,10 @@ KINDS_OF_BUGS: Final = (
         "Optimizer",
         "A scheduler is created and never advanced, so the learning rate stays where it was.",
         "scheduler-never-advanced",
-        ("https://github.com/thu-ml/tianshou/issues/774",),
+        (
+            "https://github.com/thu-ml/tianshou/issues/774",
+            "https://github.com/tumurzakov/AnimateDiff/issues/11",
+        ),
     ),
     KindOfBug(
         "Optimizer",
@@ -501,7 +523,10 @@ KINDS_OF_BUGS: Final = (
         "Structure",
         "A softmax runs over the samples of a batch.",
         "softmax-over-batch",
-        ("https://github.com/PetrochukM/PyTorch-NLP/issues/2",),
+        (
+            "https://github.com/PetrochukM/PyTorch-NLP/issues/2",
+            "https://github.com/mrdbourke/pytorch-deep-learning/issues/163",
+        ),
     ),
     KindOfBug(
         "Structure",
@@ -669,6 +694,7 @@ KINDS_OF_BUGS: Final = (
         "inputs-not-normalized",
         (
             "https://github.com/soumith/imagenet-multiGPU.torch/pull/18",
+            "https://github.com/PolymathicAI/the_well/issues/68",
             'Humbatova et al., "Taxonomy of Real Faults in Deep Learning Systems", ICSE 2020',
         ),
     ),
@@ -779,6 +805,26 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "Validation or test data are augmented at random.",
+        "evaluation-augmented",
+        (
+            "https://github.com/zoogzog/chexnet/issues/27",
+            "https://github.com/gpleiss/efficient_densenet_pytorch/issues/51",
+            "https://github.com/mrdbourke/pytorch-deep-learning/issues/1352",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Validation or test data are not normalised as in training.",
+        "evaluation-not-normalized",
+        (
+            "https://github.com/JeasunLok/ResNet-pytorch/issues/1",
+            "https://github.com/PolymathicAI/the_well/issues/68",
+            "https://github.com/nttcslab/byol-a/issues/5",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A Dice loss is computed from logits, and has no bounds.",
         "dice-of-logits",
         ("https://github.com/milesial/Pytorch-UNet/issues/271",),
@@ -849,9 +895,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "A divergence that expects log-probabilities receives probabilities.",
+        "A divergence that expects log-probabilities receives probabilities or logits.",
         "kl-div-of-probabilities",
-        ("https://github.com/pytorch/pytorch/issues/5282",),
+        (
+            "https://github.com/pytorch/pytorch/issues/5282",
+            "https://github.com/microsoft/ProDA/issues/43",
+        ),
     ),
     KindOfBug(
         "Loss and data",
@@ -896,6 +945,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A loss ignores one of the classes that it should learn, as by `ignore_index=0`.",
+        "class-ignored",
+        (
+            "https://github.com/nyu-mll/jiant/issues/925",
+            "https://github.com/lucidrains/parti-pytorch/issues/8",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "The targets of a language model are the tokens that it reads, or those after the next ones.",
         "target-shift-wrong",
         (
@@ -909,6 +967,15 @@ KINDS_OF_BUGS: Final = (
         "A loss receives labels of another set than it expects, such as 0 and 1 instead of -1 and 1.",
         "labels-of-other-set",
         ("https://github.com/pytorch/pytorch/issues/23782",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A discriminator is given the same label for real and for generated samples.",
+        "discriminator-labels-equal",
+        (
+            "https://github.com/SerezD/vqvae-vqgan-pytorch-lightning/issues/3",
+            "https://github.com/basiclab/GNGAN-PyTorch/issues/1",
+        ),
     ),
     KindOfBug(
         "Gradients",
@@ -933,6 +1000,12 @@ KINDS_OF_BUGS: Final = (
         "A moving average of a model, or a target network, is almost replaced by the model at each step.",
         "average-follows-at-once",
         ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
+    ),
+    KindOfBug(
+        "Modes",
+        "A moving average of a model, or a target network, is trained by an optimizer, too.",
+        "average-is-trained",
+        ("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
     ),
     KindOfBug(
         "Loss and data",

@@ -75,12 +75,28 @@ NOT_RESET: Final = Rule(
     WARNING,
     "Models that were not reset",
     "A module loaded its own tensors between steps that train it: the stored `state_dict()` refers to the weights "
-    "themselves, so nothing was reset and training continued from what the model had learned.",
+    "themselves, so nothing was reset and training continued from what the model had learned. Or the source has a "
+    "loop over the folds of a cross-validation, by its names, that passes a model from before the loop to a function "
+    "that trains it, and neither of them copies, loads or resets anything. So later folds are tested on samples that "
+    "the model was trained on.",
     "Keep `copy.deepcopy(model.state_dict())`, or create a new model.",
-    "show {run} --kind load",
+    "show {run} --kind load,source_pattern",
+    sources=("https://github.com/McSpooder/camull-net/issues/6",),
 )
 
 
+LEFT: Final = Rule(
+    "optimizer-not-resumed",
+    WARNING,
+    "Saved states of optimizers and schedulers that are not loaded",
+    "The program saves the state of an optimizer or a scheduler of learning rates beside that of a model. It loaded "
+    "the model from such a checkpoint and continues with the epoch that the checkpoint tells, but no code of the file "
+    "reads the other state. So Adam starts with averages of zero, momentum is lost, or the learning rate is that of "
+    "the first epoch. Plain `SGD` without momentum has no state, and is not reported.",
+    "Load it, too: `optimizer.load_state_dict(checkpoint['optimizer'])`.",
+    "show {run} --kind source_pattern,load",
+    sources=("https://github.com/NVlabs/stylegan2-ada-pytorch/issues/108",),
+)
 OVERWRITTEN: Final = Rule(
     "loaded-weights-overwritten",
     WARNING,
@@ -107,8 +123,16 @@ def _look(evidence: Evidence) -> Sight | None:
             if found is not None and (load.module, load.place) not in reported:
                 reported.add((load.module, load.place))
                 findings.append(found)
+        loaded = {each.place for each in loads}
         for event, place, other in of_process.acts.sources:
-            if event.what == "weights-overwritten":
+            if event.what == "state-left-in-checkpoint" and place in loaded and _has_state(event.names[0], of_process):
+                reason = f'its state is saved as "{event.names[1]}" at {other}, and not loaded with the model'
+                findings.append(LEFT.finding(event.names[0], reason, [of_process.process.rank], place=place))
+            elif event.what == "model-shared-by-folds":
+                is_any = True
+                reason = f"each fold of the loop at {other} goes on with what it learned in the others"
+                findings.append(NOT_RESET.finding(event.names[0], reason, [of_process.process.rank], place=place))
+            elif event.what == "weights-overwritten":
                 is_any = True
                 reason = f"its weights are drawn anew after they were loaded at {other}"
                 findings.append(OVERWRITTEN.finding(event.names[0], reason, [of_process.process.rank], place=place))
@@ -117,6 +141,15 @@ def _look(evidence: Evidence) -> Sight | None:
 
 def _name(module: int, of_process: ProcessEvidence) -> str:
     return next((each.name for each in of_process.process.modules if each.id == module), f"#{module}")
+
+
+def _has_state(name: str, of_process: ProcessEvidence) -> bool:
+    """Whether what has a name may have a state: a scheduler, or an optimizer that is not plain SGD."""
+    optimizers = [each for each in of_process.training.optimizers.values() if each.steps]
+    is_plain = all(
+        each.name == "SGD" and not any(group.settings.get("momentum") for group in each.groups) for each in optimizers
+    )
+    return bool(optimizers) and ("sched" in name.lower() or not is_plain)
 
 
 def _own(
@@ -180,5 +213,5 @@ CHECK: Final = Check(
     "loading",
     "modules loaded weights from elsewhere, under matching names",
     _look,
-    (KEYS_SKIPPED, OVERWRITTEN, TARGET, NOT_COPIED, NOT_RESET, NEVER_UPDATED),
+    (KEYS_SKIPPED, OVERWRITTEN, LEFT, TARGET, NOT_COPIED, NOT_RESET, NEVER_UPDATED),
 )

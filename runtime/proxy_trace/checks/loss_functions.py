@@ -11,6 +11,7 @@ shapes.
 | `binary_cross_entropy_with_logits` of a `sigmoid` or a `softmax` | sigmoid-before-logits-loss |
 | `nll_loss` of a `softmax`, or of a linear layer or a convolution | nll-without-log-softmax |
 | `sum` or `mean` of a constant minus a `softmax` times something (of `kl_div`) | kl-div-of-probabilities |
+| likewise of a linear layer or a convolution, if the code calls `kl_div` | kl-div-of-probabilities |
 | `logits - logsumexp(logits)` (of `Categorical`) of a `softmax` | probabilities-as-logits |
 | `1 - exp(-loss)` times the loss, if that is the mean of a batch | focal-loss-of-mean |
 | a loss or a difference of shape (n, n, ...), of an output (n, 1) or (n, ...) | loss-broadcasts |
@@ -99,12 +100,16 @@ BROADCASTS: Final = Rule(
 KL_OF_PROBABILITIES: Final = Rule(
     "kl-div-of-probabilities",
     WARNING,
-    "Divergences of probabilities",
+    "Divergences without a logarithm",
     "`F.kl_div` and `nn.KLDivLoss` take logarithms of probabilities as their first argument. Here they received the "
-    "output of a softmax. The loss falls below 0, and pulls only towards the most probable class.",
+    "output of a softmax, or of a linear layer or a convolution. The loss falls below 0: far below for a layer, whose "
+    "output grows without bound, and for a softmax it pulls only towards the most probable class.",
     "Pass `F.kl_div` the student's `log_softmax` as the first argument, and the teacher's `softmax` as the second.",
     "show {run} --kind loss",
-    sources=("https://github.com/pytorch/pytorch/issues/5282",),
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/5282",
+        "https://github.com/microsoft/ProDA/issues/43",
+    ),
 )
 PROBABILITIES_AS_LOGITS: Final = Rule(
     "probabilities-as-logits",
@@ -201,7 +206,10 @@ def _look(evidence: Evidence) -> Sight:
     for of_process in evidence.of_processes:
         for loss in of_process.training.losses.values():
             is_any_told |= loss.passes > 0
-            for rule, words in _judge(loss.nodes) if loss.passes else ():
+            found = _judge(loss.nodes) if loss.passes else []
+            if loss.passes and loss.place_of_call(_CALLED[KL_OF_PROBABILITIES]) and _is_divergence_of_layer(loss.nodes):
+                found.append((KL_OF_PROBABILITIES, "a divergence of the output of a layer without log-softmax"))
+            for rule, words in found:
                 if rule is TARGET_ATTACHED and any(each.is_without_optimizer for each in of_process.process.tensors):
                     continue  # A target network's, which nothing steps.
                 numbers = [f"{loss_text(loss.nodes)}, in {loss.passes:,} backward passes"]
@@ -329,6 +337,23 @@ def _is_divergence_of_probabilities(nodes: Sequence[LossNode], number: int) -> b
         return False
     factors = _children(nodes, below[0])
     return len(factors) == 1 and call_of(nodes[factors[0]]) == "Softmax" and nodes[factors[0]].shape == node.shape
+
+
+def _is_divergence_of_layer(nodes: Sequence[LossNode]) -> bool:
+    """Whether a node is a constant minus something times what a layer put out, perhaps scaled, and is then summed."""
+    for number, node in enumerate(nodes):
+        is_summed = 0 <= node.parent < number and call_of(nodes[node.parent]) in ("Sum", "Mean")
+        below = _children(nodes, number)
+        if call_of(node) != "Sub" or node.inside or not is_summed or len(below) != 1:
+            continue
+        factor = call_of(nodes[below[0]])
+        source = _source_call(nodes, below[0])
+        scaled = _children(nodes, below[0])
+        if source in ("Mul", "Div") and len(scaled) == 1:
+            source = _source_call(nodes, scaled[0])
+        if factor == "Mul" and nodes[below[0]].shape == node.shape and source in _LINEAR:
+            return True
+    return False
 
 
 def _is_normalised_probabilities(nodes: Sequence[LossNode], number: int) -> bool:

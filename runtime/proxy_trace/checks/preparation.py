@@ -5,6 +5,8 @@
 | shuffles inputs and labels by two different permutations | labels-shuffled-apart |
 | fits a scaler to all data, and then splits these into training and test data | scaler-sees-test-data |
 | moves an image at random in `__getitem__`, and its mask otherwise or not at all | mask-augmented-apart |
+| augments validation or test images at random | evaluation-augmented |
+| normalises training images, and not those of validation or tests | evaluation-not-normalized |
 | subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
 """
 
@@ -74,6 +76,36 @@ AUGMENTED: Final = Rule(
     sources=("https://github.com/thuanz123/realfill/issues/4",),
 )
 
+AT_RANDOM: Final = Rule(
+    "evaluation-augmented",
+    WARNING,
+    "Validation or test data that are augmented at random",
+    "In the code of the training program, a transform whose name says that it is for validation or tests is a "
+    "`Compose` with a random augmentation, such as `RandomCrop`. Or a data set with such a name, also a part by "
+    "`random_split`, gets the random transform of training. So the metrics are those of changed data, and differ from "
+    "one evaluation to the next. Files that mention contrastive learning or augmentation at test time are not judged.",
+    "Give held-out data a transform without random parts, such as `Resize` and `CenterCrop`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/zoogzog/chexnet/issues/27",
+        "https://github.com/gpleiss/efficient_densenet_pytorch/issues/51",
+    ),
+)
+OTHERWISE: Final = Rule(
+    "evaluation-not-normalized",
+    WARNING,
+    "Validation or test data that are not normalised as in training",
+    "In the code of the training program, the only transform whose name says that it is for training has a "
+    "`Normalize`. One for validation or tests, in the same file, has none, and consists of transforms that are known "
+    "not to normalise. Or both have one, with other numbers, which are written out.",
+    "Normalise held-out data by the mean and the deviation of the training data, as in training.",
+    "show {run} --kind source_pattern,input",
+    sources=(
+        "https://github.com/JeasunLok/ResNet-pytorch/issues/1",
+        "https://github.com/PolymathicAI/the_well/issues/68",
+    ),
+)
+
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
@@ -93,8 +125,17 @@ def _look(evidence: Evidence) -> Sight | None:
             elif event.what == "augmented-apart":
                 image, mask = event.names
                 findings.append(AUGMENTED.finding(image, f"`{mask}` is not moved with it", rank, place=place))
+            elif event.what == "evaluation-augmented":
+                name, drawn = event.names
+                findings.append(AT_RANDOM.finding(name, f"`{drawn}` changes it at random", rank, place=place))
+            elif event.what == "evaluation-not-normalised":
+                name, training = event.names
+                reason = f"it is not normalised as `{training}` is, at {other}"
+                findings.append(OTHERWISE.finding(name, reason, rank, place=place))
     return Sight(findings) if findings else None
 
 
-CHECK: Final = Check("preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS, AUGMENTED))
+CHECK: Final = Check(
+    "preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE)
+)
 """Applies if the source shows that they were not."""

@@ -79,7 +79,8 @@ NOT_SCALED: Final = Rule(
     WARNING,
     "Accumulated gradients that are not scaled",
     "Before at least nine of ten steps of an SGD optimizer there was the same number of backward passes at one place, "
-    "at least four, each with the unscaled loss. The step uses the sum of their gradients, so the effective learning "
+    "at least four, each with the unscaled loss, or one with known factors that are larger than 1 by the number of "
+    "passes, as by a temperature. The step uses the sum of their gradients, so the effective learning "
     "rate is that many times larger. For other optimizers, most of which normalise by the size of the gradients, this "
     "is a note.",
     "Divide the loss by the number of passes before `backward()`.",
@@ -92,6 +93,8 @@ _UNSURE: Final = NOT_SCALED._replace(severity=NOTE)
 _ADAPTIVE: Final = re.compile(r"(N|R|Sparse)?Adam(W|ax)?$|Lion$|Adagrad$")
 _RECURRENT: Final = re.compile(r"(RNN|LSTM|GRU)(Cell)?$")
 _SCALED: Final = frozenset({"Div", "Mul", "Sum"})
+_FACTORS: Final = frozenset({"Div", "Mul"})
+_NEARLY_ONE: Final = 1.01
 _WEIGHT: Final = re.compile(r"\[\d+, .*\d\]$")
 """The end of the description of a tensor with two or more dimensions."""
 
@@ -207,12 +210,24 @@ def _unscaled(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> Findi
         return None
     if passes < _FEWEST_PASSES or steps < 2 or steps * 10 < optimizer.steps * 9 or loss is None or not loss.nodes:
         return None
-    if call_of(loss.nodes[0]) in _SCALED or loss.nodes[0].shape or loss.nodes[0].inside:
+    call = call_of(loss.nodes[0])
+    is_scaled = call in _SCALED and (call not in _FACTORS or _is_divided(loss.place, passes, of_process))
+    if is_scaled or loss.nodes[0].shape or loss.nodes[0].inside:
         return None
     rule = NOT_SCALED if optimizer.name == "SGD" else _UNSURE
     reason = f"each step uses the sum of the gradients of {passes:,} losses"
     numbers = [f"in {steps:,} of {optimizer.steps:,} steps"]
     return rule.finding(optimizer.name, reason, [of_process.process.rank], place=loss.place, evidence=numbers)
+
+
+def _is_divided(place: str, passes: int, of_process: ProcessEvidence) -> bool:
+    """Whether the losses at a place may be divided by the number of passes, by the factors that are known."""
+    factors = [
+        float(event.values[0])
+        for event, where, _ in of_process.acts.patterns
+        if event.what == "loss-factor" and where == place
+    ]
+    return not factors or min(factors) * passes <= _NEARLY_ONE
 
 
 def _growth(weight: TensorSummary) -> float:

@@ -100,6 +100,22 @@ NEVER_STEPPED: Final = Rule(
     "show {run} --kind backward,optimizer,optimizer_step",
     explains=(*_UNCHANGED, "untrained"),
 )
+CROSSES: Final = Rule(
+    "accumulation-crosses-epochs",
+    WARNING,
+    "Accumulated gradients that are carried into the next epoch",
+    "Gradients of a number of backward passes are accumulated for each step, with losses that are divided, and a "
+    "`DataLoader` has a number of batches that this number does not divide. Two or more steps used as many passes more "
+    "as remain at the end of an epoch, and all others the same number. So the last batches of an epoch have no step, "
+    "and their gradients are added to those of the first step of the next epoch, which is too large; at the end of "
+    "training, they are lost.",
+    "Step after the last batch of an epoch, too: `if (i + 1) % n == 0 or i + 1 == len(loader)`.",
+    "show {run} --kind backward,optimizer_step,loading",
+    sources=(
+        "https://github.com/huggingface/transformers/pull/22098",
+        "https://github.com/meta-pytorch/torchtune/pull/2745",
+    ),
+)
 WITHOUT_STEP: Final = Rule(
     "backward-without-step",
     WARNING,
@@ -153,6 +169,12 @@ def _of_steps(optimizer: OptimizerSummary, of_process: ProcessEvidence, tree: Mo
         found = [f"before {optimizer.dropped:,} of {steps:,} steps"]
         rank, place = [of_process.process.rank], optimizer.place
         return _END_CLEARED.finding(optimizer.name, reason, rank, place=place, evidence=found)
+    if _crosses_epochs(optimizer, of_process):
+        usual, whole = sorted(optimizer.windows)
+        reason = f"gradients of the last {whole - usual:,} passes of an epoch are added to those of the next one"
+        found = [f"{optimizer.windows[whole]:,} of {steps:,} steps used {whole:,} passes, the others {usual:,}"]
+        rank, place = [of_process.process.rank], optimizer.place
+        return CROSSES.finding(optimizer.name, reason, rank, place=place, evidence=found)
     if optimizer.repeated >= 2 and optimizer.repeated * 3 >= steps:
         reason = "without a backward pass before, steps used the gradients of the previous step again"
         found = [f"{optimizer.repeated:,} of {steps:,} steps"]
@@ -186,6 +208,17 @@ def _is_after_loop(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> 
     return any(
         source.event.what == "step-after-loop" and source.place == optimizer.place for source in of_process.acts.sources
     )
+
+
+def _crosses_epochs(optimizer: OptimizerSummary, of_process: ProcessEvidence) -> bool:
+    """Whether some steps used the passes that were left over at the end of an epoch, besides their own."""
+    windows = optimizer.windows
+    if len(windows) != 2 or optimizer.dropped or not _has_scaled_loss(optimizer, of_process):
+        return False
+    usual, whole = sorted(windows)
+    is_all = sum(windows.values()) == optimizer.steps and 2 <= windows[whole] <= windows[usual]
+    loaders = [each.last.batches for each in of_process.acts.loaders.values() if each.last.trains]
+    return is_all and usual < whole < 2 * usual and any(whole - usual == batches % usual for batches in loaders)
 
 
 def _of_loss(optimizer: OptimizerSummary, of_process: ProcessEvidence, concerns: list[str]) -> Finding | None:
@@ -253,5 +286,5 @@ CHECK: Final = Check(
     "steps",
     "steps of optimizers found gradients",
     _look,
-    (IDLE, CLEARED, DETACHED, CONSTANT, NEVER_STEPPED, WITHOUT_STEP),
+    (IDLE, CLEARED, DETACHED, CONSTANT, NEVER_STEPPED, CROSSES, WITHOUT_STEP),
 )

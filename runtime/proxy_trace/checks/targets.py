@@ -151,6 +151,36 @@ LAST_STEP: Final = Rule(
     ),
     explains=("dead-units",),
 )
+IGNORED: Final = Rule(
+    "class-ignored",
+    WARNING,
+    "Classes that a loss ignores",
+    "The `ignore_index` of a cross entropy is one of the classes that it has scores for, and samples of a batch are of "
+    "that class, at most half of them: the model never learns it. Only losses with one target for each sample "
+    "are judged, whose scores come straight from a layer, not those of the items of sequences or of pixels. A model "
+    "with an embedding of as many rows as there are classes may write padding, and is not judged.",
+    "Leave `ignore_index` at its default, -100. If labels begin with 1, subtract 1 from them.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/nyu-mll/jiant/issues/925",
+        "https://github.com/lucidrains/parti-pytorch/issues/8",
+    ),
+)
+
+_IN_WORDS: Final = {
+    "padding-targets": (PADDING, "loss", "{first:,.0f} of the first {last:,.0f} targets are padding"),
+    "padding-labels": (PADDING, "loss", "{first:,.0f} of the first {last:,.0f} labels are those of padding tokens"),
+    "padding-attended": (MASK, "attention", "only token {first:.0f}, the padding, is attended to"),
+    "binary-targets": (LABELS, "loss", "a binary cross entropy received targets from {first:.3g} to {last:.3g}"),
+    "sign-targets": (LABELS, "loss", "{first:,.0f} of {last:,.0f} targets are neither 1 nor -1"),
+    "last-step-padding": (
+        LAST_STEP,
+        "model",
+        "it takes the last step, which is padding in {first:,.0f} of {last:,.0f} sequences",
+    ),
+    "class-ignored": (IGNORED, "loss", "{first:,.0f} of {last:,.0f} targets are of class {dim}, which it ignores"),
+}
+"""For patterns that tell all: the rule, the name of the finding, and the reason, with the first and the last value."""
 
 _RECURRENT: Final = frozenset({"RNN", "LSTM", "GRU"})
 _BESIDE: Final = frozenset({"Embedding", "Linear", "Dropout", "LayerNorm"})
@@ -193,16 +223,9 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
             each.calls and each.type.removesuffix("Cell") in _RECURRENT for each in of_process.process.modules
         )
         return None if has_recurrent else (CAUSAL, "attention", "tokens see the later ones that they should predict")
-    if event.what == "padding-targets":
-        return PADDING, "loss", f"{first:,.0f} of the first {last:,.0f} targets are padding"
-    if event.what == "padding-labels":
-        return PADDING, "loss", f"{first:,.0f} of the first {last:,.0f} labels are those of padding tokens"
-    if event.what == "padding-attended":
-        return MASK, "attention", f"only token {first:.0f}, the padding, is attended to"
-    if event.what == "binary-targets":
-        return LABELS, "loss", f"a binary cross entropy received targets from {first:.3g} to {last:.3g}"
-    if event.what == "sign-targets":
-        return LABELS, "loss", f"{first:,.0f} of {last:,.0f} targets are neither 1 nor -1"
+    if event.what in _IN_WORDS:
+        rule, name, words = _IN_WORDS[event.what]
+        return rule, name, words.format(first=first, last=last, dim=event.dim)
     if event.what in ("multi-hot-targets", "multi-hot-probabilities") and len(event.values) > 1:
         none = event.values[1]
         reason = f"of {last:,.0f} target rows, {first:,.0f} have several ones and {none:,.0f} have none"
@@ -212,8 +235,6 @@ def _judge(event: GraphPattern, of_process: ProcessEvidence) -> tuple[Rule, str,
         bounds = f"from {lowest:g} to {highest[0]:g}" if highest else f"from {lowest:g} on"
         reason = f"{first:,.0f} of {event.values[1]:,.0f} targets are no possible outputs, which are {bounds}"
         return RANGE, "loss", reason
-    if event.what == "last-step-padding":
-        return LAST_STEP, "model", f"it takes the last step, which is padding in {first:,.0f} of {last:,.0f} sequences"
     return None
 
 
@@ -256,5 +277,5 @@ CHECK: Final = Check(
     "targets",
     "targets and masks look as intended",
     _look,
-    (SHIFT, PADDING, MASK, CAUSAL, LABELS, RANGE, MULTI_HOT, LAST_STEP),
+    (SHIFT, PADDING, MASK, CAUSAL, LABELS, RANGE, MULTI_HOT, LAST_STEP, IGNORED),
 )

@@ -18,9 +18,10 @@ NEVER_ADVANCED: Final = Rule(
     "scheduler-never-advanced",
     WARNING,
     "Schedulers that are never advanced",
-    "The program created a scheduler of learning rates and assigned it to a variable. Nothing in the file reads the "
-    "variable, except to read the rate or to save the scheduler's state, while optimizers stepped. So the learning "
-    "rate stays where it was. Schedulers in attributes and containers are not judged.",
+    "The program created a scheduler of learning rates and kept it in a variable, in an attribute, or under a key of "
+    "a dictionary. Nothing reads it, except for the rate or to save the scheduler's state, while optimizers stepped. "
+    "So the learning rate stays where it was. The source of the function that creates it tells this for a variable, "
+    "and that of its callers if they get it; the files of the program for an attribute or a key.",
     "Call `scheduler.step()`: once per epoch, or after each `optimizer.step()` if the schedule counts batches.",
     "show {run} --kind source_pattern,optimizer",
     sources=("https://github.com/thu-ml/tianshou/issues/774",),
@@ -31,12 +32,13 @@ _FEWEST: Final = 2
 
 
 def _look(evidence: Evidence) -> Sight | None:
-    places = {
-        (source.place, source.event.names[0], of_process.process.rank)
-        for of_process in evidence.of_processes
-        for source in of_process.acts.sources
-        if source.event.what == "scheduler-unread" and of_process.process.steps >= _FEWEST
-    }
+    places = set()
+    for of_process in evidence.of_processes:
+        advanced = {each.made for each in of_process.training.schedulers.values() if each.advances}
+        for event, place, _ in of_process.acts.sources:
+            is_unread = event.what == "scheduler-unread" and place not in advanced
+            if is_unread and of_process.process.steps >= _FEWEST:
+                places.add((place, event.names[0], of_process.process.rank))
     findings = [
         NEVER_ADVANCED.finding(name, "no code advances it, so the learning rate stays", [rank], place=place)
         for place, name, rank in sorted(places)

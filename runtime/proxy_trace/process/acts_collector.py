@@ -57,6 +57,9 @@ class ActsCollector:
         self._positions: dict[int, MixSummary] = {}
         # Along which dimension a module adds positions, by its id.
         self._position_dims: dict[int, int] = {}
+        # Softmaxes over the first dimension of outputs, before and after the end of the call.
+        self._waiting: list[PlacedPattern] = []
+        self._matrices: list[tuple[PlacedPattern, tuple[int, ...]]] = []
         self._inner_roots: dict[int, int] = {}
         self._around: dict[int, int] = {}
         # The loaders with a record since the last call of a root module.
@@ -91,6 +94,7 @@ class ActsCollector:
             self._positions,
             self._inner_roots,
             self._around,
+            self._matrices,
         )
 
     def call_root(self, event: events.CallModule) -> None:
@@ -112,6 +116,14 @@ class ActsCollector:
             self._called_around.add(event.module)
         module = self._names.modules.get(event.module)
         self._is_wrapper_called |= is_trained and module is not None and module.type == "DistributedDataParallel"
+
+    def _settle_outputs(self, event: events.ReturnModule) -> None:
+        """Keep what is waiting for the output of a call, if that is a matrix with a row for each sample."""
+        waiting = [each for each in self._waiting if each.event.module == event.module]
+        self._waiting = [each for each in self._waiting if each.event.module != event.module]
+        shape = _shape(event.outputs) if waiting else ()
+        if len(shape) == _FEWEST_DIMENSIONS and min(shape) > 1 and self._given[:1] == shape[:1]:
+            self._matrices += [(each, shape) for each in waiting[: _MOST - len(self._matrices)]]
 
     def call_below(self, event: events.CallModule) -> None:
         """Note a call of a module by another one."""
@@ -136,6 +148,7 @@ class ActsCollector:
 
     def return_root(self, event: events.ReturnModule) -> None:
         """Note the end of a root module's call."""
+        self._settle_outputs(event)
         if self._root is None or self._root.module != event.module:
             return
         self._gave = _shape(event.outputs)
@@ -175,7 +188,9 @@ class ActsCollector:
     def pattern(self, event: events.GraphPattern) -> None:
         """Note a pattern of a graph."""
         place, made = self._place(event), self._names.place(event.made) if event.made else ""
-        if len(self._patterns) < _MOST:
+        if event.what == "softmax-of-output":
+            self._waiting.append(PlacedPattern(event, place, made))
+        elif len(self._patterns) < _MOST:
             self._patterns.append(PlacedPattern(event, place, made))
         is_over_first = event.what == "softmax" and event.dim == 0 and len(event.shape) >= _FEWEST_DIMENSIONS
         if is_over_first and self._root is not None and (place in self._softmaxes or len(self._softmaxes) < _MOST):

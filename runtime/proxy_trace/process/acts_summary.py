@@ -137,6 +137,7 @@ class ActsSummary(NamedTuple):
         positions: modules that add positions along a dimension, by id, and how often that was the batch.
         inner_roots: root modules called by other root modules, by id, with the callers' ids.
         around: the number of backward passes after calls of a module that bypassed its wrapper, by the module's id.
+        matrices: softmaxes over the first dimension of outputs with a row for each sample, with the output's shape.
     """
 
     patterns: Sequence[PlacedPattern]
@@ -153,3 +154,4 @@ class ActsSummary(NamedTuple):
     positions: Mapping[int, MixSummary]
     inner_roots: Mapping[int, int]
     around: Mapping[int, int]
+    matrices: Sequence[tuple[PlacedPattern, tuple[int, ...]]]

@@ -18,6 +18,8 @@ _MOST: Final = 1000
 
 _NORMALISATION: Final = re.compile(r"(Sync)?BatchNorm|LayerNorm|GroupNorm|InstanceNorm|RMSNorm")
 
+_RESHAPING: Final = frozenset({"Flatten", "Unflatten", "Identity"})
+"""Layers that put out the values that they get, perhaps in another shape."""
 _LAYER: Final = re.compile(r"(Linear|Conv\dd|RNN|LSTM|GRU|RNNCell|LSTMCell|GRUCell)$")
 
 
@@ -29,13 +31,14 @@ class InputCollector:
         self.found: list[InputSummary] = []
         self._root: events.CallModule | None = None
         self._told: dict[int, events.Input] = {}
+        self._reshaped: dict[int, events.Input] = {}
         self._open: list[InputSummary] = []
         self._put_out: dict[int, InputSummary] = {}
 
     def call_root(self, event: events.CallModule) -> None:
         """Note the start of a root module's call."""
         self._root = event
-        self._told = {}
+        self._told, self._reshaped = {}, {}
         self._open, self._put_out = [], {}
 
     def input(self, event: events.Input) -> None:
@@ -54,6 +57,8 @@ class InputCollector:
                 if number in self._put_out:
                     is_fixed = self._put_out[number].is_evaluation and "BatchNorm" in type_
                     self._put_out[number].has_norm |= not is_fixed
+        if type_ in _RESHAPING and len(event.input_ids) == 1 and event.input_ids[0] in self._told:
+            self._reshaped[event.module] = self._told[event.input_ids[0]]
         self._take(event.module, event.input_ids)
 
     def _take(self, module: int, numbers: Sequence[int]) -> None:
@@ -73,6 +78,9 @@ class InputCollector:
         """Note the end of such a call."""
         if not self._told:
             return
+        reshaped = self._reshaped.pop(event.module, None)
+        if reshaped is not None:
+            self._told.update((number, reshaped) for number in event.output_ids)
         for found in self._open:
             if found.layer == event.module:
                 self._put_out.update((number, found) for number in event.output_ids)

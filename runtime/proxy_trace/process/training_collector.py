@@ -224,6 +224,14 @@ class TrainingCollector:
         optimizer.last_at = event.step
         self._stepping, self._found, self._before = optimizer, _FoundGradients(), self._since
         self._since = {}
+        optimizer.unfed += not self._before
+        passes = sum(self._before.values())
+        is_of_one = len({location for location, _ in self._before}) == 1
+        if is_of_one and (passes in optimizer.windows or len(optimizer.windows) < _FEW):
+            optimizer.windows[passes] = optimizer.windows.get(passes, 0) + 1
+        optimizer.fed_at |= {location for location, _ in self._before}
+        if max(len(optimizer.fed_at), len(self._before)) >= _FEW:
+            optimizer.fed_at = {0}
         alone = self._losses.get(next(iter(self._before))[1]) if len(self._before) == 1 else None
         if alone is not None:
             alone.steps += 1

@@ -78,6 +78,10 @@ class OptimizerSummary(msgspec.Struct):
             the first record; [] otherwise.
         overwritten: where a learning rate was assigned until then; "" if unknown.
         steps_apart: at how many steps the learning rates of its groups differed.
+        fed_at: the locations of the backward passes between its steps and the steps before, of any optimizer; 0 stands
+            for more of them.
+        windows: the number of steps by the number of backward passes before each, all at one place.
+        unfed: how many of its steps had no backward pass between them and the step before, of any optimizer.
         repeated: how many steps found the gradients of its previous step, to the bit, without a backward pass between.
     """
 
@@ -113,6 +117,9 @@ class OptimizerSummary(msgspec.Struct):
     overwritten: str = ""
     steps_apart: int = 0
     repeated: int = 0
+    fed_at: set[int] = set()
+    windows: dict[int, int] = {}
+    unfed: int = 0
 
     @property
     def origin(self) -> str:

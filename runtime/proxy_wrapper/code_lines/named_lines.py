@@ -95,6 +95,15 @@ def positive_weight_line(bodies: Iterable[Body]) -> AssignedLine | None:
     )
 
 
+def ignored_class_line(bodies: Iterable[Body]) -> AssignedLine | None:
+    """The only line that passes `ignore_index` by its name; None if there is not exactly one."""
+    return _only(
+        AssignedLine(body.code, line)
+        for body in bodies
+        for line in keyword_lines(body.code, frozenset({"ignore_index"}))
+    )
+
+
 def class_weight_line(bodies: Iterable[Body]) -> AssignedLine | None:
     """The only line that makes or calls a loss of classes; None if there is not exactly one."""
     return _only(_reading_lines(bodies, _CLASS_LOSSES))

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.events import Location
@@ -290,6 +291,12 @@ class Locator:
         if file.startswith(("<frozen", "<__array_function__")):
             return False
         return not file.startswith(self._skipped) and not any(folder in file for folder in _PACKAGE_FOLDERS)
+
+    def user_files(self) -> list[str]:
+        """The files of the user's code that are imported; [] if they do not include the script."""
+        files = [vars(module).get("__file__") for module in list(sys.modules.values()) if type(module) is ModuleType]
+        found = dict.fromkeys(file for file in files if type(file) is str and self.is_user_file(file))
+        return [*found] if getattr(sys.modules.get("__main__"), "__file__", None) in found else []
 
 
 def _working_folder() -> str:

@@ -7,6 +7,7 @@ statically.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dis
 import inspect
@@ -163,6 +164,15 @@ def value_of(path: tuple[str, ...], body: Body) -> Any:
             break
         value = _attribute(value, attribute[1:])
     return value
+
+
+def value_of_name(expression: ast.expr, body: Body) -> Any:
+    """The value of a name or of an attribute of one; `UNKNOWN` for other expressions, and if it is not known."""
+    attributes: list[str] = []
+    while isinstance(expression, ast.Attribute):
+        attributes.insert(0, f".{expression.attr}")
+        expression = expression.value
+    return value_of((expression.id, *attributes), body) if isinstance(expression, ast.Name) else UNKNOWN
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -27,6 +27,7 @@ class Scope:
     """The code of a function, or of a module, without that of the functions and classes in it.
 
     Attributes:
+        root: the definition of the function, or the module.
         nodes: its nodes, in the order of the source.
         words: the variables and the attributes that it mentions.
         name: the name of the function; "" for a module.
@@ -35,6 +36,7 @@ class Scope:
 
     def __init__(self, root: ast.AST, owner: ast.ClassDef | None = None) -> None:
         self.name = root.name if isinstance(root, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+        self.root = root
         self.nodes = nodes_within(root)
         self.owner = owner
         names = {node.id for node in self.nodes if isinstance(node, ast.Name)}

@@ -9,19 +9,24 @@ from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.changed_copies import changed_copies
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
+from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.losses_per_sample import losses_per_sample
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
+from proxy_wrapper.source_patterns.overwritten_gradients import overwritten_gradients
 from proxy_wrapper.source_patterns.overwritten_losses import overwritten_losses
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
+from proxy_wrapper.source_patterns.partial_resumes import partial_resumes
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
+from proxy_wrapper.source_patterns.shared_models import shared_models
 from proxy_wrapper.source_patterns.steps_after_loops import steps_after_loops
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
+from proxy_wrapper.source_patterns.undone_freezes import undone_freezes
 from proxy_wrapper.source_patterns.unread_ends import unread_ends
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 from proxy_wrapper.source_patterns.whole_argmax import whole_argmax
@@ -43,6 +48,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
+    *(undone_freezes, overwritten_gradients),
 )
 
 
@@ -52,4 +58,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
     found += [*losses_per_sample(scopes), *overwritten_losses(scopes)]
+    found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
     return found + list(overwritten_weights(tree))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import BACKWARD, NET, OTHER_VALUES, STEP, VALUES, find, weight
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.proxy_trace.conftest import WriteTrace
@@ -149,3 +151,44 @@ def test_an_average_that_refers_to_the_parameters_is_told(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), optimizer, record, *happened)
     found = [(each.name, each.place) for each in find(path) if each.code == "target-is-the-network"]
     assert found == [("shadow", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize(
+    ("given", "is_detached", "follow", "is_told"),
+    [
+        pytest.param("both", False, lambda own, other: own.lerp_(other, 0.05), True, id="trained, and an average"),
+        pytest.param("both", False, lambda own, other: own.data.mul_(0.9).add_(other.data, alpha=0.1), True, id="data"),
+        pytest.param("both", True, lambda own, other: own.lerp_(other, 0.05), False, id="without gradients"),
+        pytest.param("model", False, lambda own, other: own.lerp_(other, 0.05), False, id="not in the optimizer"),
+        pytest.param("both", False, lambda _, __: None, False, id="a second model"),
+        pytest.param(
+            "both", False, lambda own, other: (own.clamp_(-0.3, 0.3), other.clamp_(-0.3, 0.3)), False, id="both clamped"
+        ),
+    ],
+)
+def test_an_average_that_an_optimizer_trains(
+    tmp_path: Path,
+    given: str,
+    is_detached: bool,
+    follow: Callable[[torch.Tensor, torch.Tensor], object],
+    is_told: bool,
+) -> None:
+    model = nn.Linear(4, 3)
+    target = copy.deepcopy(model)
+    Proxy.Proxy(model, recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    Proxy.Proxy(target, recurse=True, name="target", logdir=tmp_path, log_level=Proxy.INFO)
+    trained = [*model.parameters(), *(target.parameters() if given == "both" else ())]
+    optimizer = torch.optim.SGD(trained, 0.1)
+    for _ in range(20):
+        x = torch.randn(8, 4)
+        wanted = target(x).tanh()
+        optimizer.zero_grad()
+        (model(x) - (wanted.detach() if is_detached else wanted) - x.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            for own, other in zip(target.parameters(), model.parameters(), strict=True):
+                follow(own, other)
+    Proxy.unproxy(model)
+    Proxy.unproxy(target)
+    found = [each for each in find(tmp_path) if each.code == "average-is-trained"]
+    assert [each.name for each in found] == ["target"] * is_told

@@ -80,3 +80,59 @@ def test_a_gradient_is_to_pass_through_a_draw(
         optimizer.step()
     Proxy.unproxy(proxied)
     assert [each.code for each in find(tmp_path) if each.code == "draw-without-gradient"] == codes
+
+
+class Actor(nn.Module):
+    """Draws actions, and gives the logarithms of their densities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean, self.spread = nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def drawn(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Actions without a gradient."""
+        normal = Normal(self.mean(x), F.softplus(self.spread(x)) + 0.1)
+        action = normal.sample()
+        return action, normal.log_prob(action).sum(1)
+
+    def passed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Actions with a gradient."""
+        normal = Normal(self.mean(x), F.softplus(self.spread(x)) + 0.1)
+        action = normal.rsample()
+        return action, normal.log_prob(action).sum(1)
+
+
+@pytest.mark.parametrize(
+    ("draw", "stepped", "is_told"),
+    [
+        pytest.param(Actor.drawn, "apart", True, id="drawn without a gradient"),
+        pytest.param(Actor.passed, "apart", False, id="drawn with a gradient"),
+        pytest.param(Actor.drawn, "both", False, id="the critic is stepped, too"),
+        pytest.param(Actor.drawn, "both, and apart", False, id="the critic is stepped, too, and alone"),
+        pytest.param(Actor.drawn, "together", False, id="one optimizer"),
+        pytest.param(Actor.drawn, "never", False, id="the critic is not trained"),
+    ],
+)
+def test_an_actor_is_to_be_trained_by_what_its_critic_says(
+    draw: Callable[..., tuple[torch.Tensor, torch.Tensor]], stepped: str, is_told: bool, tmp_path: Path
+) -> None:
+    actor = Proxy.Proxy(Actor(), recurse=True, name="actor", logdir=tmp_path, log_level=Proxy.INFO)
+    critic = Proxy.Proxy(nn.Linear(6, 1), recurse=True, name="critic", logdir=tmp_path, log_level=Proxy.INFO)
+    trained = [*actor.parameters(), *(critic.parameters() if stepped == "together" else ())]
+    of_actor, of_critic = torch.optim.Adam(trained), torch.optim.Adam(critic.parameters())
+    for _ in range(18):
+        if "apart" in stepped:
+            of_critic.zero_grad()
+            critic(torch.randn(6, 6)).pow(2).mean().backward()
+            of_critic.step()
+        of_actor.zero_grad()
+        action, density = draw(actor, X)
+        (0.1 * density - critic(torch.cat([X, action], 1)).squeeze(1)).mean().backward()
+        of_actor.step()
+        if "both" in stepped:
+            of_critic.step()
+    Proxy.unproxy(actor)
+    Proxy.unproxy(critic)
+    found = [each for each in find(tmp_path) if each.code == "draw-without-gradient"]
+    line = Actor.drawn.__code__.co_firstlineno + 3
+    assert [each.place.rpartition(":")[2] for each in found] == [str(line)] * is_told

@@ -35,3 +35,12 @@ def test_what_is_unfrozen_and_stays_frozen_is_told(tmp_path: Path, write_trace: 
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, frozen, gradient, record, *happened, STEP)
     found = [(each.name, each.place) for each in find(path) if each.code == "freeze-has-no-effect"]
     assert found == [("model.w", "train.py:20")] * (not has_changed)
+
+
+def test_a_loop_that_unfreezes_what_was_frozen_is_told_as_a_warning(tmp_path: Path, write_trace: WriteTrace) -> None:
+    before = events.Location(4, "train.py", 12, "main")
+    record = events.SourcePattern(3, what="freeze-undone", names=["model"], made=3, other=4)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, before, NET, weight(), record)
+    (finding,) = (each for each in find(path) if each.code == "freeze-has-no-effect")
+    assert (finding.severity, finding.name, finding.place) == ("warning", "model", "train.py:20")
+    assert finding.reason == "a loop over all parameters unfreezes what was frozen at train.py:12"

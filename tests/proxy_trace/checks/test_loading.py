@@ -104,3 +104,42 @@ def test_weights_under_other_names_are_told(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), load)
     found = [each for each in find(path) if each.code == "checkpoint-keys-skipped"]
     assert [each.place for each in found] == ["train.py:20"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "momentum", "owner", "place", "is_told"),
+    [
+        pytest.param("Adam", 0.0, "optimizer", 3, True, id="averages of Adam"),
+        pytest.param("SGD", 0.9, "optimizer", 3, True, id="momentum"),
+        pytest.param("SGD", 0.0, "optimizer", 3, False, id="no state"),
+        pytest.param("SGD", 0.0, "self.scheduler", 3, True, id="a scheduler"),
+        pytest.param("Adam", 0.0, "optimizer", 4, False, id="this run was not resumed"),
+    ],
+)
+def test_state_that_is_left_in_a_checkpoint_is_told_if_training_was_resumed(
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    optimizer: str,
+    momentum: float,
+    owner: str,
+    place: int,
+    is_told: bool,
+) -> None:
+    other = events.Location(4, "train.py", 12, "main")
+    group = events.ParameterGroup({"momentum": momentum}, [1])
+    made = events.Optimizer(1, id=1, optimizer=optimizer, groups=[group], indices=[0])
+    load = events.Load(2, 0, 1, place, loaded=1)
+    record = events.SourcePattern(3, what="state-left-in-checkpoint", names=[owner, "state"], made=3, other=4)
+    stepped = [events.OptimizerStep(4, optimizer=optimizer, optimizer_id=1), events.OptimizerStepEnd(5)]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, other, NET, weight(), load, made, record, *stepped)
+    found = [each for each in find(path) if each.code == "optimizer-not-resumed"]
+    assert [(each.name, each.place) for each in found] == [(owner, "train.py:20")] * is_told
+
+
+def test_a_model_that_all_folds_share_is_told_where_it_is_trained(tmp_path: Path, write_trace: WriteTrace) -> None:
+    other = events.Location(4, "train.py", 12, "main")
+    record = events.SourcePattern(3, what="model-shared-by-folds", names=["model"], made=3, other=4)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, other, NET, weight(), record)
+    (finding,) = (each for each in find(path) if each.code == "model-not-reset")
+    assert finding.place == "train.py:20"
+    assert finding.reason == "each fold of the loop at train.py:12 goes on with what it learned in the others"

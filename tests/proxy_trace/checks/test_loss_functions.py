@@ -239,3 +239,30 @@ def test_logits_are_not_compared_with_a_half(
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), line, *CALLS, defined, *passes, pattern)
     found = [each.place for each in find(path) if each.code == "logits-compared-with-half"]
     assert found == (["train.py:30"] if is_told else [])
+
+
+THIRDS = torch.full((4, 3), 1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "function", "is_told"),
+    [
+        pytest.param(lambda out: F.kl_div(out, THIRDS, reduction="batchmean"), "kl_div", True, id="of a layer"),
+        pytest.param(lambda out: F.kl_div(out / 4, THIRDS, reduction="sum") * 16, "kl_div", True, id="scaled"),
+        pytest.param(lambda out: F.kl_div(out.log_softmax(1), THIRDS), "kl_div", False, id="of a log-softmax"),
+        pytest.param(lambda out: F.kl_div(out.sigmoid().log(), THIRDS), "kl_div", False, id="of other logarithms"),
+        pytest.param(lambda out: F.kl_div(F.logsigmoid(out), THIRDS), "kl_div", False, id="of a log-sigmoid"),
+        pytest.param(lambda out: (1 - VALUES[:, None] * out).sum(), "mse_loss", False, id="another loss"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:reduction")
+def test_a_divergence_of_scores(
+    loss: Function, function: str, is_told: bool, tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    line = events.Location(2, "train.py", 30, "distill")
+    calls = [events.LossCall(function, 2)]
+    defined = events.Loss(3, id=1, nodes=graph(3, lambda x: x, loss), calls=calls)
+    passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)]
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), line, *CALLS, defined, *passes)
+    found = [each.place for each in find(path) if each.code == "kl-div-of-probabilities"]
+    assert found == (["train.py:30"] if is_told else [])

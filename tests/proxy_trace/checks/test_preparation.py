@@ -34,6 +34,14 @@ PLACES = (events.Location(3, "train.py", 20, "main"), events.Location(4, "train.
             ("scaler-sees-test-data", "raw", "a scaler is fitted to all of it, before it is split at train.py:10"),
         ),
         (
+            events.SourcePattern(1, what="evaluation-augmented", names=["val_transform", "RandomCrop"], made=3),
+            ("evaluation-augmented", "val_transform", "`RandomCrop` changes it at random"),
+        ),
+        (
+            events.SourcePattern(1, what="evaluation-not-normalised", names=["val", "train"], made=3, other=4),
+            ("evaluation-not-normalized", "val", "it is not normalised as `train` is, at train.py:10"),
+        ),
+        (
             events.SourcePattern(1, what="unsigned-difference", names=["after", "before"], made=3),
             ("byte-difference-wraps", "after - before", "both are uint8, and negative differences wrap around"),
         ),

@@ -146,6 +146,27 @@ def test_sums_of_losses_are_told(
     assert told(path) == ([("accumulation-not-scaled", severity, "train.py:20")] if severity else [])
 
 
+@pytest.mark.parametrize(
+    ("factors", "is_told"),
+    [
+        pytest.param([4.0], True, id="by a temperature"),
+        pytest.param([0.5], True, id="by a weight"),
+        pytest.param([1 / 8], False, id="by the number of passes"),
+        pytest.param([1 / 32], False, id="by more"),
+        pytest.param([4.0, 1 / 8], False, id="by several numbers"),
+        pytest.param([], False, id="by an unknown number"),
+    ],
+)
+def test_losses_that_are_scaled_by_another_number(
+    tmp_path: Path, write_trace: WriteTrace, factors: list[float], is_told: bool
+) -> None:
+    loss = events.Loss(2, location=3, id=1, nodes=[events.LossNode("MulBackward0")])
+    patterns = [events.GraphPattern(2, location=3, what="loss-factor", values=[factor]) for factor in factors]
+    happened = [event for number in range(4) for event in iteration(number, 1.0, passes=8)]
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, matrix(1), optimizer("SGD"), loss, *patterns, *happened)
+    assert told(path) == [("accumulation-not-scaled", "warning", "train.py:20")] * is_told
+
+
 def test_without_an_optimizer_nothing_was_checked(tmp_path: Path, write_trace: WriteTrace) -> None:
     path = write_trace(tmp_path / "a.jsonl", NET, matrix(1))
     assert said(path, "progress") == ("not checked", ["no record of an optimizer"])

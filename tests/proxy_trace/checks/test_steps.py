@@ -171,3 +171,37 @@ def test_an_optimizer_for_what_was_never_called_is_none(tmp_path: Path, write_tr
         tmp_path / "a.jsonl", *PLACES, NET, weight(), optimizer(), loss(inside=True), *BACKWARD * 3, ends=True
     )
     assert said(path, "steps") == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    ("windows", "batches", "scaled", "dropped", "is_told"),
+    [
+        pytest.param([4, 4, 6, 4, 6, 4], 10, True, 0, True, id="carried into the next epoch"),
+        pytest.param([4, 4, 2, 4, 4, 2], 10, True, 0, False, id="stepped at the end of an epoch"),
+        pytest.param([4, 4, 4, 4, 4, 4], 10, True, 0, False, id="counted over epochs"),
+        pytest.param([4, 4, 6, 4, 6, 4], 12, True, 0, False, id="another number of batches"),
+        pytest.param([4, 4, 6, 4, 4, 4], 10, True, 0, False, id="once"),
+        pytest.param([4, 4, 8, 4, 8, 4], 8, True, 0, False, id="a step that was skipped"),
+        pytest.param([4, 4, 6, 4, 6, 4], 10, False, 0, False, id="summed on purpose"),
+        pytest.param([4, 4, 6, 4, 6, 4], 10, True, 1, False, id="cleared at the start of an epoch"),
+        pytest.param([4, 5, 6, 4, 6, 5], 10, True, 0, False, id="numbers that vary"),
+    ],
+)
+def test_gradients_that_are_carried_into_the_next_epoch(
+    windows: list[int],
+    batches: int,
+    scaled: bool,
+    dropped: int,
+    is_told: bool,
+    tmp_path: Path,
+    write_trace: WriteTrace,
+) -> None:
+    happened: list[events.Event] = []
+    for passes in windows:
+        begun = events.OptimizerStep(5, location=3, optimizer="SGD", optimizer_id=1, dropped=dropped)
+        happened += [*BACKWARD * passes, begun, FOUND, events.OptimizerStepEnd(7, optimizer="SGD")]
+    loader = events.Loading(1, id=1, batches=batches, trains=True)
+    way = loss(inside=True, name="DivBackward0" if scaled else "MeanBackward0")
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, weight(), way, loader, optimizer(), *happened)
+    found = [each.place for each in find(path) if each.code == "accumulation-crosses-epochs"]
+    assert found == ["train.py:20"] * is_told

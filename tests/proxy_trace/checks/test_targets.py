@@ -490,3 +490,73 @@ def test_a_softmax_is_not_for_a_binary_cross_entropy_of_any_number_of_labels(
         return F.binary_cross_entropy(activation(model(x)), targets)
 
     assert judged(nn.Linear(5, 3), loss_of, tmp_path) == codes
+
+
+KINDS = torch.arange(8) % 4
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "is_told"),
+    [
+        pytest.param(nn.Linear(5, 4), lambda out: F.cross_entropy(out, KINDS, ignore_index=0), True, id="a class"),
+        pytest.param(
+            nn.Sequential(nn.Linear(5, 4), nn.LogSoftmax(1)),
+            lambda out: F.nll_loss(out, KINDS, ignore_index=3),
+            True,
+            id="of log-probabilities",
+        ),
+        pytest.param(nn.Linear(5, 4), lambda out: F.cross_entropy(out, KINDS), False, id="none"),
+        pytest.param(
+            nn.Linear(5, 4),
+            lambda out: F.cross_entropy(out, KINDS % 2, ignore_index=3),
+            False,
+            id="a class without samples",
+        ),
+        pytest.param(
+            nn.Linear(5, 4),
+            lambda out: F.cross_entropy(out, KINDS // 3, ignore_index=0),
+            False,
+            id="most have no label",
+        ),
+        pytest.param(
+            nn.Linear(5, 4),
+            lambda out: F.cross_entropy(out, (KINDS - 1) % 256, ignore_index=255),
+            False,
+            id="no class at all",
+        ),
+        pytest.param(
+            nn.Linear(5, 8),
+            lambda out: F.cross_entropy(out.view(16, 4), KINDS.repeat(2), ignore_index=0),
+            False,
+            id="items of sequences",
+        ),
+        pytest.param(
+            nn.Linear(5, 4),
+            lambda out: (
+                F.cross_entropy(out, KINDS, ignore_index=0) + F.cross_entropy(out, KINDS.flip(0), ignore_index=0)
+            ),
+            False,
+            id="step by step",
+        ),
+        pytest.param(
+            nn.Sequential(nn.Unflatten(1, (1, 1, 5)), nn.Conv2d(1, 4, 1)),
+            lambda out: F.cross_entropy(out, KINDS[:, None, None].expand(8, 1, 5), ignore_index=0),
+            False,
+            id="pixels",
+        ),
+    ],
+)
+def test_a_class_that_a_loss_ignores(
+    model: nn.Module, loss: Callable[[torch.Tensor], torch.Tensor], is_told: bool, tmp_path: Path
+) -> None:
+    x = torch.randn(8, 5, generator=torch.Generator().manual_seed(1))
+    found = judged(model, lambda model: loss(model(x)), tmp_path)
+    assert [code for code in found if code == "class-ignored"] == ["class-ignored"] * is_told
+
+
+@pytest.mark.parametrize(("rows", "is_told"), [(4, False), (20, True)], ids=["writes what it reads", "reads text"])
+def test_a_model_that_may_write_padding_is_not_judged(rows: int, is_told: bool, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Embedding(rows, 3), nn.Flatten(), nn.Linear(9, 4))
+    read = torch.arange(24).reshape(8, 3) % 4
+    found = judged(model, lambda model: F.cross_entropy(model(read), KINDS, ignore_index=0), tmp_path)
+    assert [code for code in found if code == "class-ignored"] == ["class-ignored"] * is_told

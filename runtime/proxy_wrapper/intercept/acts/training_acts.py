@@ -30,6 +30,7 @@ from proxy_wrapper.values.describe import PLAIN
 from proxy_wrapper.values.torch_functions import data_ptr, numel
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Callable, Iterator, Mapping
     from types import CodeType, FrameType
 
@@ -196,13 +197,18 @@ class TrainingActs(ReplacingInterceptor):
         self._read.add((frame.f_code, frame.f_lineno))
         is_seen_elsewhere = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
         tree = None if is_seen_elsewhere else tracer.functions.file_of(frame.f_code)
-        name = "" if tree is None else unread_scheduler(tree, frame.f_lineno)
+        name = "" if tree is None else unread_scheduler(tree, frame.f_lineno, self._files_with)
         if name:
             thread = tracer.thread
             event = SourcePattern(
                 tracer.now_us(), tracer.step, 0, 0, thread.number, thread.stage, UNREAD, (name,), location
             )
             tracer.broadcast(event, 0, level=INFO, also=(location,))
+
+    def _files_with(self, word: str) -> list[ast.Module] | None:
+        """The files of the program whose text has a word; None if that is unknown."""
+        files = self._tracer.locator.user_files()
+        return self._tracer.functions.files_with(word, files) if files else None
 
     def _plateau_waiter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

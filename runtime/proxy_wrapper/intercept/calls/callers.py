@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy_wrapper.program_code.called_functions import Body
 from proxy_wrapper.program_code.frame_variables import values_of
-from proxy_wrapper.program_code.outermost_calls import UNKNOWN, value_of
+from proxy_wrapper.program_code.outermost_calls import value_of_name
 
 if TYPE_CHECKING:
+    import ast
     from types import FrameType
 
     from proxy_wrapper.known.entries import ModuleEntry
@@ -35,13 +35,7 @@ class Caller(NamedTuple):
 
     def value_of(self, expression: ast.expr) -> Any:
         """The value of a name or of an attribute of one; `UNKNOWN` for other expressions, and if it is not known."""
-        attributes: list[str] = []
-        while isinstance(expression, ast.Attribute):
-            attributes.insert(0, f".{expression.attr}")
-            expression = expression.value
-        if not isinstance(expression, ast.Name):
-            return UNKNOWN
-        return value_of((expression.id, *attributes), self.body)
+        return value_of_name(expression, self.body)
 
     def is_module(self, expression: ast.expr) -> bool:
         """Whether an expression is the module."""

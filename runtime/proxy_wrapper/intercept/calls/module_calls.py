@@ -20,6 +20,7 @@ from proxy_wrapper.intercept.calls.active_dropouts import ActiveDropouts
 from proxy_wrapper.intercept.calls.broadcast_counts import BroadcastCounts, may_count
 from proxy_wrapper.intercept.calls.callers import Callers
 from proxy_wrapper.intercept.calls.inputs import Inputs
+from proxy_wrapper.intercept.calls.output_softmaxes import OutputSoftmaxes, may_take_softmax
 from proxy_wrapper.intercept.calls.outputs import Outputs, is_known_finite
 from proxy_wrapper.intercept.calls.thresholds import Thresholds, may_compare
 from proxy_wrapper.intercept.calls.unhooked_tracebacks import show_as_unhooked
@@ -97,6 +98,7 @@ class ModuleCalls:
         self._callers = Callers(tracer)
         self._thresholds = Thresholds(tracer)
         self._counts = BroadcastCounts(tracer)
+        self._output_softmaxes = OutputSoftmaxes(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
         self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
@@ -290,11 +292,14 @@ class ModuleCalls:
     def _read_caller(self, frame: FrameType, entry: ModuleEntry, location: int, thread: ThreadState) -> None:
         """Examine the code that calls an outermost module."""
         compares, counts = may_compare(frame.f_code, frame.f_globals), may_count(frame.f_code)
-        caller = self._callers.caller(frame, entry) if compares or counts else None
+        takes_softmax = may_take_softmax(frame.f_code)
+        caller = self._callers.caller(frame, entry) if compares or counts or takes_softmax else None
         if caller is not None and compares:
             self._thresholds.look(caller, entry, location, thread)
         if caller is not None and counts:
             self._counts.begin(caller, entry, location)
+        if caller is not None and takes_softmax:
+            self._output_softmaxes.look(caller, entry, location, thread)
 
     def _is_discarded(self, frame: FrameType | None) -> bool:
         """Whether the function that calls a module drops its result; `frame` is that of `_call_impl`."""

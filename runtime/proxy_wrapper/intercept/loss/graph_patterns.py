@@ -17,6 +17,7 @@ from proxy_wrapper.code_lines.mask_lines import mask_lines, normal_lines
 from proxy_wrapper.code_lines.named_lines import (
     class_weight_line,
     error_line,
+    ignored_class_line,
     norm_line,
     positive_weight_line,
     reconstruction_line,
@@ -26,6 +27,7 @@ from proxy_wrapper.code_lines.named_lines import (
 from proxy_wrapper.code_lines.operation_lines import operation_lines
 from proxy_wrapper.code_lines.policy_products import may_negate, policy_products
 from proxy_wrapper.code_lines.position_slices import position_slices
+from proxy_wrapper.code_lines.sample_lines import sample_lines
 from proxy_wrapper.code_lines.softmax_lines import softmax_lines
 from proxy_wrapper.code_lines.view_lines import view_lines
 from proxy_wrapper.events import GraphPattern
@@ -40,12 +42,14 @@ from proxy_wrapper.loss_graph.draws import DRAW
 from proxy_wrapper.loss_graph.elbo import WEIGHT
 from proxy_wrapper.loss_graph.find_patterns import find_patterns
 from proxy_wrapper.loss_graph.graph import LossGraph
+from proxy_wrapper.loss_graph.ignored_classes import IGNORED
 from proxy_wrapper.loss_graph.last_steps import LAST_OF_BOTH, LAST_STEP
 from proxy_wrapper.loss_graph.norms import NORM
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.policies import LOWERED
 from proxy_wrapper.loss_graph.roundings import ROUNDED
 from proxy_wrapper.loss_graph.scales import SCALE
+from proxy_wrapper.loss_graph.separate_terms import SEPARATE
 from proxy_wrapper.loss_graph.targets import MULTI_HOT_PROBABILITIES
 from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
@@ -67,9 +71,9 @@ _SEQUENCES: Final = 3
 """The dimensions of a batch of sequences of vectors."""
 _LINES: Final = {NORM: norm_line, SCALE: scale_line, ERROR: error_line, WEIGHT: reconstruction_line}
 """For patterns that functions outside modules may make: what finds the line in several functions."""
-_LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line}
+_LINES_AROUND: Final = {POSITIVES: positive_weight_line, CLASSES: class_weight_line, IGNORED: ignored_class_line}
 """For patterns that depend on what was made before training: what finds the line in all functions around."""
-_WITH_LINE: Final = frozenset({LOWERED})
+_WITH_LINE: Final = frozenset({LOWERED, SEPARATE})
 """Patterns that count only with a line."""
 
 
@@ -133,6 +137,8 @@ class GraphPatterns:
             return locator.line(_LINES_AROUND[pattern.what](bodies))
         if pattern.what == LOWERED:
             return self._policy_line()
+        if pattern.what == SEPARATE:
+            return self._sample_line()
         lines_of = self._finders.get(pattern.what)
         return 0 if lines_of is None else self._line_of_modules(lines_of)
 
@@ -207,6 +213,16 @@ class GraphPatterns:
         if len(found) != 1 or any(may_negate(syntax) for _, syntax in syntaxes):
             return 0
         return tracer.locator.line(found[0])
+
+    def _sample_line(self) -> int:
+        """The location of the only line that draws from a distribution without a gradient; 0 if there are several."""
+        tracer = self._tracer
+        found: dict[tuple[str, int], AssignedLine] = {}
+        for body in self._running():
+            syntax = tracer.functions.find_any(body.code)
+            for line in () if syntax is None else sample_lines(syntax):
+                found.setdefault((body.code.co_filename, line), AssignedLine(body.code, line))
+        return tracer.locator.line(next(iter(found.values()))) if len(found) == 1 else 0
 
     def _last_lines(self, code: CodeType) -> Iterator[AssignedLine]:
         """The lines of a function that take the last item of a tensor."""

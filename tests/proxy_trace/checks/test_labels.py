@@ -1,0 +1,66 @@
+"""Discriminators with one label for everything are told, and generators are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy_trace.checks import labels
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find, weight
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
+
+PLACES = (events.Location(3, "gan.py", 20, "main"), events.Location(4, "gan.py", 24, "main"))
+OPTIMIZER = events.Optimizer(1, id=1, optimizer="Adam", groups=[events.ParameterGroup({}, [1])], indices=[0])
+
+
+def pattern(what: str = "one-label", location: int = 3, label: float = 1.0, outputs: float = 1.0) -> events.Event:
+    return events.GraphPattern(2, location=location, what=what, weights=[1], values=[label, outputs])
+
+
+def passes(*locations: int) -> list[events.Event]:
+    """Backward passes and a step."""
+    own: list[events.Event] = [events.Backward(3, location=each, function="backward") for each in locations]
+    return [*own, events.OptimizerStep(4, optimizer="Adam", optimizer_id=1), events.OptimizerStepEnd(5)]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "steps", "told"),
+    [
+        pytest.param([pattern(outputs=2.0)], passes(3) * 16, ["gan.py:20"], id="two outputs in one pass"),
+        pytest.param([pattern(), pattern(location=4)], passes(3, 4) * 16, ["gan.py:24"], id="two passes"),
+        pytest.param([pattern(outputs=2.0, label=0.1)], passes(3) * 16, ["gan.py:20"], id="a smooth label"),
+        pytest.param([pattern(outputs=2.0)], passes(3) * 15, [], id="too few steps"),
+        pytest.param([pattern()], passes(3) * 16, [], id="one output"),
+        pytest.param([pattern(outputs=2.0, label=0.5)], passes(3) * 16, [], id="a label between both"),
+        pytest.param([pattern(outputs=2.0)], passes(3, 4) * 16, [], id="another pass before the steps"),
+        pytest.param([pattern(), pattern(location=4, label=0.0)], passes(3, 4) * 16, [], id="another label elsewhere"),
+        pytest.param([pattern(outputs=2.0), pattern("several-labels")], passes(3) * 16, [], id="other labels later"),
+        pytest.param([pattern(outputs=2.0)], passes(), [], id="no pass"),
+        pytest.param([pattern(outputs=2.0)], passes(3) * 16 + passes(), [], id="a step without a pass"),
+    ],
+)
+def test_labels_before_the_steps_of_an_optimizer(
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    patterns: list[events.Event],
+    steps: list[events.Event],
+    told: list[str],
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, NET, weight(), OPTIMIZER, *patterns, *steps)
+    found = [each for each in find(path, labels.CHECK) if each.code == "discriminator-labels-equal"]
+    assert [each.place for each in found] == told
+    assert all(each.name == "model.w" for each in found)
+
+
+def test_an_optimizer_without_the_layer_is_that_of_a_generator(tmp_path: Path, write_trace: WriteTrace) -> None:
+    other = events.Optimizer(1, id=1, optimizer="Adam", groups=[events.ParameterGroup({}, [2])], indices=[0])
+    path = write_trace(
+        tmp_path / "a.jsonl", *PLACES, NET, weight(), weight(2, "model.v"), other, pattern(outputs=2.0), *passes(3) * 16
+    )
+    assert find(path, labels.CHECK) == []
