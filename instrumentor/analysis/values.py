@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -25,6 +26,10 @@ class SiteKey(NamedTuple):
     path: tuple[int, ...] = ()
 
 
+# Longer texts of abstract objects are replaced by their digests.
+MAX_TEXT = 1_000
+
+
 @dataclass(frozen=True, eq=False)
 class Atom(metaclass=Interned):
     """An abstract object. Equal ones are identical, so sets of them are compared without looking into them.
@@ -37,9 +42,10 @@ class Atom(metaclass=Interned):
 
     @cached_property
     def text(self) -> str:
-        """Its parts as text, which is the same in every run."""
+        """Its parts as text, which is the same in every run; a digest if that is long, as tuples nest."""
         parts = (getattr(self, each.name) for each in fields(self) if each.init)
-        return f"{type(self).__name__}({', '.join(map(_text_of, parts))})"
+        whole = f"{type(self).__name__}({', '.join(map(_text_of, parts))})"
+        return whole if len(whole) <= MAX_TEXT else hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
 
 
 def _text_of(part: object) -> str:

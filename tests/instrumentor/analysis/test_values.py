@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from instrumentor.analysis.values import (
     FOREIGN,
+    MAX_TEXT,
     MAX_TOLD_APART,
     NOTHING,
     OPAQUE,
@@ -145,3 +146,12 @@ def test_the_text_of_an_atom_does_not_depend_on_the_order_of_sets() -> None:
         "Pack(({Instance(a.py:A@1), Method(Instance(b.py:B@1), step)}, {Plain()}))"
     )
     assert Derived(Made(SiteKey("", 1, 2, 3, 4))).text == "Derived(Made((, 1, 2, 3, 4, ())))"
+
+
+def test_the_text_of_tuples_of_tuples_does_not_grow_with_all_that_they_may_hold() -> None:
+    def holding(inner: Value) -> Value:
+        return frozenset(Pack((inner, value(Named(f"name{number}")))) for number in range(60))
+
+    first, second = (Pack((holding(holding(holding(value(Named(name))))),)) for name in ("a", "b"))
+    assert max(len(first.text), len(second.text)) <= MAX_TEXT
+    assert first.text != second.text
