@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from instrumentor.analysis.values import Instance, Made, Named, Parameter, Value, Widened, root
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.bindings import annotations_of
-from instrumentor.resolve.function_outline import is_evidence
+from instrumentor.resolve.function_outline import EVIDENCE, is_evidence
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.outline import OutlinedUnit
 from instrumentor.resolve.unit import Class
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from instrumentor.analysis.sites import SiteIndex
     from instrumentor.decide.judge import Judge
     from instrumentor.screening.neighbours import NeighbourProject
+
+# What is recorded of an object that is used or declared as a module.
+_SHOWN = EVIDENCE | {catalogue.WRAPPED, catalogue.DECLARED, catalogue.TRAINED}
 
 
 class Suspicion:
@@ -154,7 +157,7 @@ class Suspicion:
         facts = self._facts
         is_used_there = self._neighbours.has_met_use
         theirs = list(filter(_is_of_neighbour, self._index.own_sites))
-        is_used = is_used_there or any(Made(site.key) in facts.evidence for site in theirs)
+        is_used = is_used_there or any(not _SHOWN.isdisjoint(facts.evidence.get(Made(site.key), ())) for site in theirs)
         if not is_used and not any(map(self._shows_module, self._script.parents)):
             return False
         held: list[Value | None] = [site.arguments for site in theirs]
