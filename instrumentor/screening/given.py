@@ -40,7 +40,7 @@ _MAX_DEPTH = 30
 _MAX_FOLLOWED = 400
 
 
-def outline_of_function(function: Function) -> FunctionOutline | None:
+def _outline_of(function: Function) -> FunctionOutline | None:
     """The outline of a function of another file; None for one of a parsed file."""
     return function.unit.outlined[function.key] if isinstance(function.unit, OutlinedUnit) else None
 
@@ -111,7 +111,7 @@ class Given:
         return self._functions[function.key]
 
     def _find_given(self, function: Function, depth: int) -> Nature:
-        outline = outline_of_function(function)
+        outline = _outline_of(function)
         if outline is None or outline.uses_modules or depth == 0 or self.declares_modules(function.unit, outline):
             return Nature.MODULE
         found = {self._by_call_in(function, spelled, depth) for spelled in outline.makers}
@@ -168,7 +168,7 @@ class Given:
             if isinstance(each, Class):
                 pending.extend(method for cls in self._hierarchy.ancestors(each) for method in cls.methods.values())
             elif isinstance(each, Function):
-                outline = outline_of_function(each)
+                outline = _outline_of(each)
                 if outline is None or outline.uses_modules or len(seen) > _MAX_FOLLOWED:
                     return True
                 if self.declares_modules(each.unit, outline):

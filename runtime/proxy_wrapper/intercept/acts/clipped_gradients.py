@@ -271,10 +271,13 @@ class ClippedGradients(ReplacingInterceptor):
             self._scalers[scaler].scaled = self._updates.count_passes() + 1
 
     def _steps_around(self, scaler: Any, optimizer: torch.optim.Optimizer) -> None:
-        """Count a step with gradients that the scaler has not divided, unless the program may have done so itself."""
+        """Count a step with gradients that the scaler has not divided, unless the program may have done so itself.
+
+        If there were passes at several places, the gradients of this optimizer may be those of another loss.
+        """
         known, steps = self._known(scaler, optimizer)
         is_supported = getattr(optimizer, "_step_supports_amp_scaling", False)  # It divides the gradients itself.
-        if steps.unscaled == known.scaled or is_supported:
+        if steps.unscaled == known.scaled or is_supported or not self._updates.place_of_passes(optimizer):
             return
         steps.undivided += 1
         if _is_power_of_two(steps.undivided) and scaler.get_scale() != 1.0 and not self._is_scale_read():

@@ -100,6 +100,11 @@ class CarriedGradients:
         watched = self._watched.get(optimizer)
         return 0 if watched is None or watched.place < 0 else watched.dropped
 
+    def place_of_passes(self, optimizer: torch.optim.Optimizer) -> int:
+        """The location of all backward passes since the last step of `optimizer`; 0 if there are several or none."""
+        watched = self._watched.get(optimizer)
+        return 0 if watched is None else max(watched.place, 0)
+
     def accumulated_passes(self, gradients: frozenset[int]) -> int:
         """How many backward passes, all at one place, have added to these gradients since the last step that used them.
 

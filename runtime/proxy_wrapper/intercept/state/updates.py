@@ -59,6 +59,7 @@ class Updates:
         self.have_been_stepped, self.count_passes = self._settings.have_been_stepped, self._settings.count_passes
         self._carried = CarriedGradients(tracer)
         self.accumulated_passes = self._carried.accumulated_passes
+        self.place_of_passes = self._carried.place_of_passes
         self.on_step: Callable[[torch.optim.Optimizer], None] = _ignore_step
         """Called with each optimizer that is about to step."""
         self._freezing = Freezing(tracer)

@@ -341,7 +341,7 @@ def test_steps_with_scaled_gradients_are_counted(
 import torch
 def train(w, scaler):
     optimizer = torch.optim.SGD([w], lr=0.1)
-    for _ in range(2):
+    for _ in range(3):
         scaler.scale(w.square().sum()).backward()
         {step}
 train(model.weight, torch.amp.GradScaler("cpu", init_scale={scaler}))
@@ -351,6 +351,21 @@ train(model.weight, torch.amp.GradScaler("cpu", init_scale={scaler}))
     model = Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir)
     exec(compile(program, str(file), "exec"), {"model": model})
     assert [each.undivided for each in of(seen, ScalerStep)] == counts
+
+
+def test_a_step_after_the_scaled_pass_of_another_model_is_not_counted(logdir: str, seen: MemoryObserver) -> None:
+    model, other = (Proxy.Proxy(nn.Linear(4, 2), recurse=True, logdir=logdir) for _ in range(2))
+    first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, other))
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for _ in range(4):
+        first.zero_grad()
+        second.zero_grad()
+        other(torch.randn(3, 4)).sum().backward()
+        scaler.scale(model(torch.randn(3, 4)).sum()).backward()
+        second.step()
+        scaler.step(first)
+        scaler.update()
+    assert not of(seen, ScalerStep)
 
 
 @pytest.mark.parametrize("function", [nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_])
