@@ -6,7 +6,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.program_code.assigned_lines import AssignedLine, named_instructions
-from proxy_wrapper.program_code.called_functions import Body, reachable
+from proxy_wrapper.program_code.called_functions import body_of_function, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +32,13 @@ class FilledLines:
         if type(function) is not FunctionType or not self._is_followed(function.__code__):
             return None
         if function.__code__ not in self._known:
-            self._known[function.__code__] = self._read(Body(function.__code__, function.__globals__))
+            self._known[function.__code__] = self._read(function)
         return self._known[function.__code__]
 
-    def _read(self, body: Body) -> AssignedLine | None:
+    def _read(self, function: FunctionType) -> AssignedLine | None:
         found = {
             (called.body.code, each.line)
-            for called in reachable(body, self._is_followed)
+            for called in reachable(body_of_function(function), self._is_followed)
             for each in named_instructions(called.body.code)
             if not each.is_store and each.name.removeprefix(".") in _FILLS
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import torch
 
 from proxy_wrapper.program_code.assigned_lines import AssignedLine, loops_of, named_instructions, variables_behind
-from proxy_wrapper.program_code.called_functions import Body, called_by, return_lines
+from proxy_wrapper.program_code.called_functions import body_at, called_by, return_lines
 from proxy_wrapper.program_code.frame_variables import values_of
 from proxy_wrapper.values.statistics import holds_nan
 
@@ -80,7 +80,7 @@ def _computed_in_call(
         called: the function that is called with the result.
         is_followed: whether the code of a function is the program's.
     """
-    others = {each.body.code for each in called_by(Body(frame.f_code, frame.f_globals), passed.line)} - {called}
+    others = {each.body.code for each in called_by(body_at(frame), passed.line)} - {called}
     lines = [
         AssignedLine(code, line, passed.name) for code in others if is_followed(code) for line in return_lines(code)
     ]

@@ -67,6 +67,14 @@ class Scope:
                 found.setdefault(ast.unparse(node), []).append(node.lineno)
         return found
 
+    def resolved(self, expression: ast.expr) -> ast.expr:
+        """An expression; if it is a variable that the scope assigns once, what that assigns."""
+        name = ast.unparse(expression) if is_variable(expression) else ""
+        if len(self.stores(name)) != 1:
+            return expression
+        values = [value for target, value in self.assignments if ast.unparse(target) == name]
+        return values[0] if values else expression
+
     def stores(self, name: str) -> list[int]:
         """The lines that assign a variable or an attribute."""
         return self._stores.get(name, [])

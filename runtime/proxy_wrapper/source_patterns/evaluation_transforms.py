@@ -80,7 +80,7 @@ def _transforms(scope: Scope) -> Iterator[_Transform]:
             named += [(str(key.value), value) for key, value in keys if isinstance(key, ast.Constant)]
     for name, value in named:
         if isinstance(value, ast.Call) and last_name(value.func) == _COMPOSES and value.args:
-            parts = value.args[0]
+            parts = scope.resolved(value.args[0])
             if isinstance(parts, (ast.List, ast.Tuple)):
                 yield _Transform(name, parts.elts)
 

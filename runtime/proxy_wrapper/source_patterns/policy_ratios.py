@@ -31,7 +31,7 @@ def policy_ratios(scope: Scope) -> Iterator[Pattern]:
     if "exp" not in scope.words or scope.words.isdisjoint(_CLIPS):
         return
     for target, value in scope.assignments:
-        difference = _exponent(value)
+        difference = _exponent(value, scope)
         if difference is None or not isinstance(target, ast.Name) or not _is_of_itself(difference, scope):
             continue
         if not any(last_name(call.func) in _CLIPS and target.id in names_in(call) for call in scope.calls):
@@ -52,11 +52,12 @@ def policy_ratios(scope: Scope) -> Iterator[Pattern]:
                     break
 
 
-def _exponent(value: ast.expr) -> ast.BinOp | None:
+def _exponent(value: ast.expr, scope: Scope) -> ast.BinOp | None:
     """The difference of which an expression is the exponential; None if it is not one."""
     if not isinstance(value, ast.Call) or last_name(value.func) != "exp":
         return None
     inner = value.args[0] if value.args else value.func.value if isinstance(value.func, ast.Attribute) else None
+    inner = None if inner is None else scope.resolved(inner)
     return inner if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Sub) else None
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from proxy_wrapper.program_code.called_functions import Body, called_by, reachable, return_lines
+from proxy_wrapper.program_code.called_functions import (
+    Body,
+    bodies_around,
+    body_at,
+    body_of_function,
+    called_by,
+    reachable,
+    return_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +47,10 @@ class Other:
 
 def body(function: Callable[..., Any]) -> Body:
     return Body(function.__code__, function.__globals__)
+
+
+def with_what_is_around(function: Any) -> Body:
+    return body_of_function(function)
 
 
 def names(function: Callable[..., Any], line: int | None = None) -> list[str]:
@@ -112,3 +125,57 @@ def test_statements_that_return_nothing_but_a_constant_do_not_count() -> None:
 
     start = returns.__code__.co_firstlineno
     assert [line - start for line in return_lines(returns.__code__)] == [2, 5]
+
+
+class TestDefinedInAFunction:
+    """What a function defines is found from its frame, and from the functions that refer to it."""
+
+    def test_a_function_leads_to_those_that_it_refers_to_around_it(self) -> None:
+        def inner() -> int:
+            return first()
+
+        class Inside:
+            def only_inside(self) -> int:
+                return inner()
+
+        def calls() -> int:
+            return Inside().only_inside()
+
+        start = with_what_is_around(calls)
+        assert [each.body.code.co_name for each in reachable(start, lambda _: True)] == [
+            "calls",
+            "only_inside",
+            "inner",
+            "first",
+        ]
+
+    def test_a_variable_without_a_value_leads_nowhere(self) -> None:
+        def calls() -> int:
+            return later()
+
+        assert called_by(with_what_is_around(calls)) == []
+
+        def later() -> int:
+            return first()
+
+        assert [each.body.code.co_name for each in called_by(with_what_is_around(calls))] == ["later"]
+
+    def test_a_frame_knows_the_functions_among_its_variables_and_no_other_value(self) -> None:
+        def inner() -> int:
+            return first()
+
+        number = 1
+
+        def of_this() -> Body:
+            return body_at(sys._getframe(1))
+
+        assert dict(of_this().values) == {"inner": inner, "of_this": of_this}
+        assert number == 1
+
+    def test_methods_of_a_class_in_a_running_function_are_around(self) -> None:
+        class Inside:
+            def only_inside(self) -> int:
+                return 1
+
+        found = bodies_around(sys._getframe(), lambda code: code.co_filename == __file__)
+        assert Inside.only_inside.__code__ in [each.code for each in found]

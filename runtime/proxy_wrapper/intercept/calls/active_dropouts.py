@@ -7,14 +7,13 @@ evaluation calls of a model. The code of such a module's `forward` shows what dr
 from __future__ import annotations
 
 import weakref
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.code_lines.random_calls import always_dropping
 from proxy_wrapper.events import ActiveDropout
 from proxy_wrapper.known.drawn_numbers import DrawnNumbers
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.program_code.called_functions import Body
+from proxy_wrapper.program_code.called_functions import body_of
 
 if TYPE_CHECKING:
     from proxy_wrapper.known.entries import ModuleEntry
@@ -49,13 +48,10 @@ class ActiveDropouts:
         """Emit an event if the code of a module that has drawn random numbers always drops values."""
         tracer = self._tracer
         function: Any = getattr(owner, "forward", None)
-        if type(function) is not FunctionType or own is not None or entry.level > INFO:
+        body = body_of(function)
+        if body is None or own is not None or entry.level > INFO or not tracer.locator.is_user_code(body.code):
             return
-        if not tracer.locator.is_user_code(function.__code__):
-            return
-        found = always_dropping(
-            Body(function.__code__, function.__globals__), self._tracer.functions, tracer.locator.is_user_code
-        )
+        found = always_dropping(body, tracer.functions, tracer.locator.is_user_code)
         location = 0 if found is None else tracer.locator.line(found.at)
         if found is not None and location:
             name = f"mask of `{found.function}`" if found.function in _MASKS else found.function

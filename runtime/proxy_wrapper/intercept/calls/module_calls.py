@@ -291,7 +291,7 @@ class ModuleCalls:
 
     def _read_caller(self, frame: FrameType, entry: ModuleEntry, location: int, thread: ThreadState) -> None:
         """Examine the code that calls an outermost module."""
-        compares, counts = may_compare(frame.f_code, frame.f_globals), may_count(frame.f_code)
+        compares, counts = may_compare(frame), may_count(frame.f_code)
         takes_softmax = may_take_softmax(frame.f_code)
         caller = self._callers.caller(frame, entry) if compares or counts or takes_softmax else None
         if caller is not None and compares:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -15,11 +14,11 @@ from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.known.module_tree import named_modules
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
-from proxy_wrapper.program_code.called_functions import Body, body_of, reachable
+from proxy_wrapper.program_code.called_functions import body_at, body_of, called_by, reachable
 
 if TYPE_CHECKING:
     import ast
-    from types import CodeType
+    from types import CodeType, FrameType
 
     from proxy_wrapper.intercept.calls.callers import Caller
     from proxy_wrapper.known.entries import ModuleEntry
@@ -84,20 +83,19 @@ class Thresholds:
             if isinstance(below.module, _PROBABILITY_LAYERS):
                 return False
             function: Any = getattr(type(below.module), "forward", None)
-            if type(function) is FunctionType and is_user_code(function.__code__):
-                bodies = [each.body for each in reachable(Body(function.__code__, function.__globals__), is_user_code)]
+            body = body_of(function)
+            if body is not None and is_user_code(body.code):
+                bodies = [each.body for each in reachable(body, is_user_code)]
                 has_exponential = any(not _EXPONENTIALS.isdisjoint(body.code.co_names) for body in bodies)
                 if has_exponential or any(True for _ in probability_lines(bodies)):
                     return False
         return forward_of(entry) is not None
 
 
-def may_compare(code: CodeType, names: dict[str, Any]) -> bool:
-    """Whether a function, or one that it can call by a global name, contains the constant 0.5."""
-    if HALF in code.co_consts:
-        return True
-    called = (names.get(name) for name in code.co_names)
-    return any(type(each) is FunctionType and HALF in each.__code__.co_consts for each in called)
+def may_compare(frame: FrameType) -> bool:
+    """Whether the function that a frame runs, or one that it can call by name, contains the constant 0.5."""
+    body = body_at(frame)
+    return any(HALF in each.co_consts for each in (body.code, *(called.body.code for called in called_by(body))))
 
 
 def _is_loss(value: Any) -> bool:

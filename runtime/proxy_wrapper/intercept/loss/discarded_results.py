@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy_wrapper.code_lines.discarded_calls import discarded_calls
 from proxy_wrapper.events import DiscardedResult
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.program_code.called_functions import Body, reachable
+from proxy_wrapper.program_code.called_functions import Body, body_at, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class DiscardedResults:
         frame = tracer.locator.user_frame(3)
         while frame is not None:
             if is_user_code(frame.f_code):
-                yield from self._new(Body(frame.f_code, frame.f_globals))
+                yield from self._new(body_at(frame))
             frame = frame.f_back
         for entry in list(tracer.registry):
             module = entry.module()

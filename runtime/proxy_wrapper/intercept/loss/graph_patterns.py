@@ -53,7 +53,7 @@ from proxy_wrapper.loss_graph.separate_terms import SEPARATE
 from proxy_wrapper.loss_graph.targets import MULTI_HOT_PROBABILITIES
 from proxy_wrapper.loss_graph.token_targets import SEEN
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
-from proxy_wrapper.program_code.called_functions import Body, bodies_around, reachable
+from proxy_wrapper.program_code.called_functions import Body, bodies_around, body_at, reachable
 from proxy_wrapper.program_code.frame_variables import values_of
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class GraphPatterns:
         for entry in list(self._tracer.registry):
             forward = forward_of(entry)
             if forward is not None and forward.code.co_argcount:
-                starts.append(forward._replace(values={forward.code.co_varnames[0]: entry.module()}))
+                starts.append(forward._replace(values={**forward.values, forward.code.co_varnames[0]: entry.module()}))
         frame = locator.user_frame(2)
         while frame is not None:
             if locator.is_user_code(frame.f_code):
@@ -243,7 +243,7 @@ class GraphPatterns:
     def _line_of(self, find: Callable[[Iterable[Body]], AssignedLine | None]) -> int:
         """The location of a line in the code of modules or in the function that starts the backward pass; else 0."""
         frame = self._tracer.locator.user_frame(2)
-        starts = self._forwards() + ([] if frame is None else [Body(frame.f_code, frame.f_globals)])
+        starts = self._forwards() + ([] if frame is None else [body_at(frame)])
         return self._tracer.locator.line(find(self._bodies(starts)))
 
     def _forwards(self) -> list[Body]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.code_lines.loss_calls import loss_calls
@@ -10,7 +9,7 @@ from proxy_wrapper.code_lines.named_lines import cut_line, leaf_line, probabilit
 from proxy_wrapper.events import Loss, LossCall
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.loss_nodes import loss_nodes
-from proxy_wrapper.program_code.called_functions import Body, reachable
+from proxy_wrapper.program_code.called_functions import Body, body_at, body_of, reachable
 from proxy_wrapper.program_code.computed_lines import computed_at, loss_variable
 from proxy_wrapper.values.statistics import has_values, read_value, unobserved
 from proxy_wrapper.values.torch_functions import is_complex, numel
@@ -102,7 +101,7 @@ class Losses:
     def _cut(self, frame: FrameType, *, is_of_model: bool) -> int:
         """The location of the only line that cuts the graph; for a loss of no model, where another graph begins."""
         locator = self._tracer.locator
-        called = () if is_of_model else reachable(Body(frame.f_code, frame.f_globals), locator.is_user_code)
+        called = () if is_of_model else reachable(body_at(frame), locator.is_user_code)
         return locator.line(leaf_line(each.body for each in called) or cut_line(frame))
 
     def _activated(self) -> int:
@@ -113,7 +112,7 @@ class Losses:
         for entry in list(tracer.registry):
             body = forward_of(entry)
             if body is not None and is_user_code(body.code) and body.code.co_argcount:
-                bodies[id(body.code)] = body._replace(values={body.code.co_varnames[0]: entry.module()})
+                bodies[id(body.code)] = body._replace(values={**body.values, body.code.co_varnames[0]: entry.module()})
                 for called in reachable(body, is_user_code):
                     bodies.setdefault(id(called.body.code), called.body)
         found = list(probability_lines(bodies.values()))
@@ -124,7 +123,7 @@ def forward_of(entry: ModuleEntry | None) -> Body | None:
     """The `forward` of a module's class; None if the module is gone or that is no Python function."""
     module = None if entry is None else entry.module()
     function: Any = getattr(type(module), "forward", None)
-    return Body(function.__code__, function.__globals__) if type(function) is FunctionType else None
+    return body_of(function)
 
 
 def value_of(roots: Sequence[torch.Tensor]) -> Number | PendingValue | None:

@@ -8,7 +8,7 @@ from proxy_wrapper.code_lines.operation_lines import operation_line
 from proxy_wrapper.intercept.loss.losses import forward_of
 from proxy_wrapper.known.thread_state import Singularity
 from proxy_wrapper.loss_graph.operations import delicate_nodes, without_derivative
-from proxy_wrapper.program_code.called_functions import Body
+from proxy_wrapper.program_code.called_functions import body_at
 from proxy_wrapper.program_code.computed_lines import computed_at
 from proxy_wrapper.values.statistics import unobserved
 
@@ -55,7 +55,7 @@ class Singularities:
         frame = locator.user_frame(2)
         if frame is None:
             return 0
-        own = Body(frame.f_code, frame.f_globals)
+        own = body_at(frame)
         forwards = [found for entry in list(self._tracer.registry) if (found := forward_of(entry))]
         for starts in ([computed_at(frame, locator.is_user_code).body], [own], [own, *forwards]):
             line = operation_line(starts, operation, locator.is_user_code)

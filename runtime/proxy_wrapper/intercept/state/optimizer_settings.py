@@ -14,7 +14,7 @@ from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import attribute_assigned, key_assigned
-from proxy_wrapper.program_code.called_functions import Body
+from proxy_wrapper.program_code.called_functions import body_at
 from proxy_wrapper.program_code.frame_variables import values_of
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class OptimizerSettings:
         """The location of the only line that calls `zero_grad` in the innermost function of the program; else 0."""
         locator = self._tracer.locator
         frame = locator.user_frame()
-        return 0 if frame is None else locator.line(call_line([Body(frame.f_code, frame.f_globals)], "zero_grad"))
+        return 0 if frame is None else locator.line(call_line([body_at(frame)], "zero_grad"))
 
     def _line_of_rates(self) -> int:
         """The location of a line that assigns the learning rate of a group; 0 if there is none."""
