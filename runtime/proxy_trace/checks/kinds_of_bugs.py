@@ -306,6 +306,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "Norms are decayed, because the names by which they were to be excepted are those of another model.",
+        "norms-decayed",
+        (
+            "https://github.com/deepspeedai/DeepSpeedExamples/pull/755",
+            "https://github.com/huggingface/transformers/issues/16908",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
         "The optimizer steps without a backward pass since the last step.",
         "step-without-backward",
         ("https://github.com/Goingqs/PyramidBox/issues/7", "https://github.com/mil-tokyo/MCD_DA/issues/8"),

@@ -9,6 +9,7 @@ from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.changed_copies import changed_copies
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
+from proxy_wrapper.source_patterns.decay_exceptions import decay_exceptions
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
@@ -57,6 +58,6 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
-    found += [*losses_per_sample(scopes), *overwritten_losses(scopes)]
+    found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
     return found + list(overwritten_weights(tree))
