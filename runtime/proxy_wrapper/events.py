@@ -530,6 +530,7 @@ class SourcePattern(Happening, frozen=True, gc=False):
       normalise as the second does at `other`.
     - "state-left-in-checkpoint": training resumes with a model that is loaded at `made`; the state of the first of
       `names`, which is saved under the second, at `other`, is not loaded.
+    - "tied-by-data": `made` gives the first of `names` the memory of the second, two parameters.
     - "decay-excepted": the list at `made` has the strings in `names`; parameters with one of them in their name are
       excepted from weight decay.
     - "freeze-undone": at `made`, a loop unfreezes all parameters of the model in `names`, some of which were frozen at

@@ -9,6 +9,7 @@ from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.changed_copies import changed_copies
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
+from proxy_wrapper.source_patterns.data_ties import data_ties
 from proxy_wrapper.source_patterns.decay_exceptions import decay_exceptions
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
@@ -49,7 +50,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
-    *(undone_freezes, overwritten_gradients),
+    *(undone_freezes, overwritten_gradients, data_ties),
 )
 
 
