@@ -69,6 +69,22 @@ IS_TRAINED: Final = Rule(
     sources=("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
 )
 
+NOT_RESTORED: Final = Rule(
+    "weights-not-restored",
+    WARNING,
+    "Weights that are replaced for an evaluation and never put back",
+    "In the code of the training program, the training loop stores the weights of a model, so that others, such as "
+    "their moving average, can take their place for an evaluation. But nothing in the file puts them back: the method "
+    "for that is never called, or the variable never read. And by their exact fingerprints, steps began with other "
+    "values than the steps before had left. So training goes on from the other weights.",
+    "Put the stored weights back after the evaluation, as by `ema.restore(model.parameters())`.",
+    "show {run} --kind source_pattern,update",
+    sources=(
+        "https://github.com/PKU-YuanGroup/Open-Sora-Plan/issues/186",
+        "https://github.com/huggingface/diffusers/issues/7549",
+    ),
+)
+
 _NAME: Final = re.compile(
     r"(^|[_.])(ema|ma|swa|avg|average[ds]?|averaged_model|target|shadow|momentum|mean_teacher)([_.\d]|$)"
 )
@@ -107,8 +123,9 @@ def _look(evidence: Evidence) -> Sight | None:
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
         swapped = _following_at_once(of_process)
         trained = _trained(of_process, tree)
-        findings += old + swapped + shared + trained
-        is_any |= bool(averages or old or swapped or shared or trained)
+        left = _left_in_model(of_process)
+        findings += old + swapped + shared + trained + left
+        is_any |= bool(averages or old or swapped or shared or trained or left)
         of_roots: dict[int, list[TensorSummary]] = {}
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
@@ -184,6 +201,20 @@ def _trained(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
                 found.append(IS_TRAINED.finding(root.name, reason, rank, place=place, evidence=numbers))
                 break
     return found
+
+
+def _left_in_model(of_process: ProcessEvidence) -> list[Finding]:
+    """The places in one process that store the weights of a model, which then trains from other ones."""
+    moved = max((each.moved_steps for each in of_process.process.tensors if not each.is_buffer), default=0)
+    numbers = [f"{moved:,} steps of a parameter began with other values than the step before had left"]
+    rank = [of_process.process.rank]
+    return [
+        NOT_RESTORED.finding(
+            event.names[0], f"nothing in the loop at {other} puts them back", rank, place=place, evidence=numbers
+        )
+        for event, place, other in of_process.acts.sources
+        if event.what == "weights-unrestored" and moved
+    ]
 
 
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
@@ -304,7 +335,7 @@ def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET, IS_TRAINED)
+_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET, IS_TRAINED, NOT_RESTORED)
 
 CHECK: Final = Check("averages", "averages of models follow them", _look, _RULES)
 """Applies if a model is an average by its name or class, keeps old batch statistics, or follows another one."""

@@ -478,9 +478,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Weights that should be tied have become separate tensors.",
+        "Weights that should be tied have become separate tensors, or share the memory but not the gradient.",
         "tied-weights-apart",
-        ("https://github.com/NVIDIA/Megatron-LM/issues/656", "https://github.com/vllm-project/vllm/issues/5621"),
+        (
+            "https://github.com/NVIDIA/Megatron-LM/issues/656",
+            "https://github.com/vllm-project/vllm/issues/5621",
+            "https://discuss.pytorch.org/t/how-to-create-and-train-a-tied-autoencoder/2585/13",
+        ),
     ),
     KindOfBug(
         "Structure",
@@ -1015,6 +1019,15 @@ KINDS_OF_BUGS: Final = (
         "A moving average of a model, or a target network, is trained by an optimizer, too.",
         "average-is-trained",
         ("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
+    ),
+    KindOfBug(
+        "Modes",
+        "A moving average takes the place of the weights for an evaluation, and training goes on from it.",
+        "weights-not-restored",
+        (
+            "https://github.com/PKU-YuanGroup/Open-Sora-Plan/issues/186",
+            "https://github.com/huggingface/diffusers/issues/7549",
+        ),
     ),
     KindOfBug(
         "Loss and data",

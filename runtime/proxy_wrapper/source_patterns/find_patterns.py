@@ -31,6 +31,7 @@ from proxy_wrapper.source_patterns.training_data_evaluated import training_data_
 from proxy_wrapper.source_patterns.undone_freezes import undone_freezes
 from proxy_wrapper.source_patterns.unread_ends import unread_ends
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
+from proxy_wrapper.source_patterns.unrestored_weights import unrestored_weights
 from proxy_wrapper.source_patterns.whole_argmax import whole_argmax
 
 if TYPE_CHECKING:
@@ -61,4 +62,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
     found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
+    found += unrestored_weights(scopes)
     return found + list(overwritten_weights(tree))

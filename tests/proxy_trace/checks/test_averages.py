@@ -192,3 +192,19 @@ def test_an_average_that_an_optimizer_trains(
     Proxy.unproxy(target)
     found = [each for each in find(tmp_path) if each.code == "average-is-trained"]
     assert [each.name for each in found] == ["target"] * is_told
+
+
+UNRESTORED = events.SourcePattern(2, what="weights-unrestored", names=["ema.store"], made=3, other=3)
+
+
+@pytest.mark.parametrize(("between", "is_told"), [("cb", False), ("c", True)], ids=["put back", "left"])
+def test_averages_from_which_training_goes_on_are_told_where_the_weights_are_stored(
+    tmp_path: Path, write_trace: WriteTrace, between: str, is_told: bool
+) -> None:
+    def update(bits: str, cause: str) -> events.Update:
+        return events.Update(4, tensor=1, statistics=events.Statistics(-1.0, 1.0, 2.0, bits=bits * 16), cause=cause)
+
+    updates = [update("b", "step"), STEP, *(update(each, "in-place") for each in between), update("d", "step"), STEP]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), UNRESTORED, *BACKWARD, *updates)
+    found = [(each.name, each.place) for each in find(path) if each.code == "weights-not-restored"]
+    assert found == [("ema.store", "train.py:20")] * is_told
