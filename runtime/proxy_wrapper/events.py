@@ -532,6 +532,7 @@ class SourcePattern(Happening, frozen=True, gc=False):
       `names`, which is saved under the second, at `other`, is not loaded.
     - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in
       `names`, for others to take their place, and nothing puts them back.
+    - "model-frozen": `made` freezes all parameters of the model in `names`.
     - "tied-by-data": `made` gives the first of `names` the memory of the second, two parameters.
     - "decay-excepted": the list at `made` has the strings in `names`; parameters with one of them in their name are
       excepted from weight decay.

@@ -395,6 +395,12 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/yu-changqian/TorchSeg/issues/84",),
     ),
     KindOfBug(
+        "Optimizer",
+        "Low-rank adapters are frozen together with the model that they were added to, while they are still zero.",
+        "adapters-frozen",
+        ("https://github.com/huggingface/transformers/issues/26098",),
+    ),
+    KindOfBug(
         "Modes",
         "After an evaluation the model stays in evaluation mode and is trained so.",
         "trained-in-evaluation-mode",

@@ -33,6 +33,7 @@ from proxy_wrapper.source_patterns.unread_ends import unread_ends
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 from proxy_wrapper.source_patterns.unrestored_weights import unrestored_weights
 from proxy_wrapper.source_patterns.whole_argmax import whole_argmax
+from proxy_wrapper.source_patterns.whole_freezes import whole_freezes
 
 if TYPE_CHECKING:
     import ast
@@ -51,7 +52,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
-    *(undone_freezes, overwritten_gradients, data_ties),
+    *(undone_freezes, overwritten_gradients, data_ties, whole_freezes),
 )
 
 
