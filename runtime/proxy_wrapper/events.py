@@ -447,6 +447,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
       compared with one label. `values`: the label, and the number of outputs in each pass.
     - "several-labels": a later pass at such a place had others.
+    - "label-of-generated": 16 times, samples to which gradients flow at the place were compared with the label in
+      `values`, and the same samples, without a gradient, in another pass, too. `weights`: that of their first layer.
     - "softmax-of-output": the code that calls `module` computes, at `made`, a softmax over the first dimension of its
       output.
     """

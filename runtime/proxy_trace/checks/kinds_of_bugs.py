@@ -997,6 +997,12 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
+        "Loss and data",
+        "A generator is trained with the label with which the discriminator is trained for generated samples.",
+        "generator-label-of-fakes",
+        ("https://github.com/ptran1203/pytorch-animeGAN/issues/17",),
+    ),
+    KindOfBug(
         "Gradients",
         "The outer loss of meta-learning does not depend on the parameters that the inner steps adapted.",
         "inner-steps-unused",

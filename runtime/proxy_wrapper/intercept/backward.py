@@ -25,6 +25,7 @@ from proxy_wrapper.intercept.loss.class_orders import ClassOrders
 from proxy_wrapper.intercept.loss.derivatives import Derivatives
 from proxy_wrapper.intercept.loss.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.loss.equal_labels import EqualLabels
+from proxy_wrapper.intercept.loss.generated_labels import GeneratedLabels
 from proxy_wrapper.intercept.loss.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.loss.losses import Losses, value_of
 from proxy_wrapper.intercept.loss.singularities import Singularities
@@ -68,6 +69,7 @@ class BackwardPasses:
         self._singularities = Singularities(tracer)
         self._class_orders = ClassOrders(tracer)
         self._equal_labels = EqualLabels(tracer)
+        self._generated_labels = GeneratedLabels(tracer)
         self._discarded = DiscardedResults(tracer)
         self._source_patterns = source_patterns
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
@@ -164,6 +166,7 @@ class BackwardPasses:
                     self._singularities.look(tensors, loss)
                     self._class_orders.look(tensors, location)
                     self._equal_labels.look(tensors, location)
+                    self._generated_labels.look(tensors, location)
                     self._discarded.look(location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
