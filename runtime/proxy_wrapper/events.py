@@ -534,6 +534,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       `names`, which is saved under the second, at `other`, is not loaded.
     - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in
       `names`, for others to take their place, and nothing puts them back.
+    - "values-lowered": the loss in `names`, computed at `made`, is the mean of a critic's values of an actor's actions,
+      and the critic learns rewards, by their name.
     - "model-frozen": `made` freezes all parameters of the model in `names`.
     - "tied-by-data": `made` gives the first of `names` the memory of the second, two parameters.
     - "decay-excepted": the list at `made` has the strings in `names`; parameters with one of them in their name are

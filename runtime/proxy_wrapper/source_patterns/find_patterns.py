@@ -15,6 +15,7 @@ from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_trans
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.losses_per_sample import losses_per_sample
+from proxy_wrapper.source_patterns.lowered_values import lowered_values
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_gradients import overwritten_gradients
 from proxy_wrapper.source_patterns.overwritten_losses import overwritten_losses
@@ -63,5 +64,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
     found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
-    found += unrestored_weights(scopes)
+    found += [*unrestored_weights(scopes), *lowered_values(scopes)]
     return found + list(overwritten_weights(tree))
