@@ -534,6 +534,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       `names`, which is saved under the second, at `other`, is not loaded.
     - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in
       `names`, for others to take their place, and nothing puts them back.
+    - "noise-unadded": the noise in `names`, drawn at `made`, is the target of a loss, and nothing else reads it. The
+      input of the model is computed at `other`, with another noise.
     - "values-lowered": the loss in `names`, computed at `made`, is the mean of a critic's values of an actor's actions,
       and the critic learns rewards, by their name.
     - "model-frozen": `made` freezes all parameters of the model in `names`.

@@ -1003,6 +1003,12 @@ KINDS_OF_BUGS: Final = (
         ("https://github.com/ptran1203/pytorch-animeGAN/issues/17",),
     ),
     KindOfBug(
+        "Loss and data",
+        "A diffusion model should predict a noise that was not added to its input.",
+        "noise-not-added",
+        ("Ho, Jain and Abbeel, Denoising Diffusion Probabilistic Models, NeurIPS 2020",),
+    ),
+    KindOfBug(
         "Gradients",
         "The outer loss of meta-learning does not depend on the parameters that the inner steps adapted.",
         "inner-steps-unused",
