@@ -56,7 +56,7 @@ def assemble(
     module_calls = ModuleCalls(tracer, torch_calls)
     unhooked_warnings = UnhookedWarnings(tracer, module_calls)
     source_patterns = SourcePatterns(tracer)
-    updates = Updates(tracer, optimizer_states, source_patterns)
+    updates = Updates(tracer, optimizer_states, source_patterns.look)
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
     attributes = ModuleAttributes(tracer)

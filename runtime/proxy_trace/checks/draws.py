@@ -50,7 +50,7 @@ NOT_ADDED: Final = Rule(
     "Draw one noise, and pass it to the function that adds it: `noisy = add_noise(x, t, noise)`; or let that return "
     "its noise.",
     "show {run} --kind source_pattern",
-    sources=("Ho, Jain and Abbeel, Denoising Diffusion Probabilistic Models, NeurIPS 2020",),
+    sources=("https://arxiv.org/abs/2006.11239",),
 )
 
 _FEWEST_STEPS: Final = 16

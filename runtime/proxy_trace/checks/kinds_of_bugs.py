@@ -1006,7 +1006,7 @@ KINDS_OF_BUGS: Final = (
         "Loss and data",
         "A diffusion model should predict a noise that was not added to its input.",
         "noise-not-added",
-        ("Ho, Jain and Abbeel, Denoising Diffusion Probabilistic Models, NeurIPS 2020",),
+        ("https://arxiv.org/abs/2006.11239",),
     ),
     KindOfBug(
         "Gradients",
