@@ -76,7 +76,8 @@ def _look(evidence: Evidence) -> Sight | None:
         is_any |= bool(of_places)
         generated = [each for each in of_process.acts.patterns if each.event.what == "label-of-generated"]
         is_any |= bool(generated)
-        findings += [*_of_optimizers(of_places, of_process), *_of_generators(generated, of_process)]
+        # A discriminator with one label for everything has that of the generator, too.
+        findings += _of_optimizers(of_places, of_process) or _of_generators(generated, of_process)
     return Sight(findings, evidence.sampling_words) if is_any else None
 
 
