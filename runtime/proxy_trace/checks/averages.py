@@ -15,6 +15,7 @@ from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.loading import TARGET
 from proxy_trace.checks.rule import Rule
 from proxy_trace.checks.updates import NEVER_UPDATED
+from proxy_trace.events.loss_text import call_of
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -46,13 +47,17 @@ FOLLOWS_AT_ONCE: Final = Rule(
     "A parameter that no optimizer steps was averaged with the same parameter of a model that trains, 16 times in a "
     "row, and at least every fourth step on average. Its own factor was always the same, and at most 0.1. A moving "
     "average should keep most of its own value, with a factor such as 0.99: the two factors may be swapped. This one "
-    "is almost a copy of the current model. Eight elements are compared, up to rounding.",
+    "is almost a copy of the current model. Eight elements are compared, up to rounding. Or the name of a model says "
+    "that it is a target network, a loss chooses values by `gather`, as in Q-learning, and the model became equal to "
+    "the one that trains at each step, 16 times in a row: it is what it was to replace, the network itself.",
     "Swap the factors: `average.copy_(decay * average + (1 - decay) * parameter)`. A small rate `tau`, such as 0.005, "
-    "is the factor of the parameter.",
+    "is the factor of the parameter. Copy a network into its target once in hundreds or thousands of steps.",
     "show {run} --kind state_pattern",
     sources=(
         "https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",
         "https://docs.pytorch.org/docs/stable/optim.html",
+        "https://github.com/sebtheiler/tutorials/issues/6",
+        "https://github.com/awjuliani/DeepRL-Agents/issues/70",
     ),
 )
 
@@ -105,6 +110,10 @@ _MOST_STEPS: Final = 60
 
 _BY_HAND: Final = ("data", "in-place")
 """The causes of updates by code other than an optimizer's."""
+_MOVES: Final = 16
+_TARGET: Final = re.compile(r"(^|[_.])target([_.\d]|$)")
+_CHOICE: Final = "Gather"
+"""The function by which Q-learning chooses the values of the actions that were taken."""
 _FEWEST_BETWEEN: Final = 8
 _FEWEST_FOLLOWED: Final = 16
 
@@ -121,7 +130,7 @@ def _look(evidence: Evidence) -> Sight | None:
         ]
         shared = _sharing_memory(of_process)
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
-        swapped = _following_at_once(of_process)
+        swapped = _following_at_once(of_process) + _copied_at_each_step(of_process, tree)
         trained = _trained(of_process, tree)
         left = _left_in_model(of_process)
         findings += old + swapped + shared + trained + left
@@ -233,6 +242,30 @@ def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
             rank = [of_process.process.rank]
             found.append(FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=state.made))
     return found
+
+
+def _copied_at_each_step(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The target networks of one process that become equal to the network at each step."""
+    losses = of_process.training.losses.values()
+    if not any(call_of(node) == _CHOICE for loss in losses for node in loss.nodes):
+        return []
+    modules = {tensor.id: tensor.module for tensor in of_process.process.tensors}
+    roots = {root.id: root for root in tree.roots}
+    found: dict[int, Finding] = {}
+    for state in of_process.acts.states:
+        root = roots.get(tree.root_of(modules.get(state.event.tensor, 0)))
+        if state.event.what != "average" or root is None or not _TARGET.search(root.name):
+            continue
+        lowest, highest, steps = map(float, state.event.values)
+        if lowest == highest == 0 and steps < _MOVES:
+            places = [each.place for each in of_process.training.loads if each.module == root.id and each.step > 0]
+            place = state.made or (places[0] if places else root.origin)
+            reason = f"its name says that it is a target, but it becomes equal to {state.other} at each step"
+            rank = [of_process.process.rank]
+            found.setdefault(
+                root.id, FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=place)
+            )
+    return list(found.values())
 
 
 def _stands_still(

@@ -1028,9 +1028,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "A moving average of a model, or a target network, is almost replaced by the model at each step.",
+        "A moving average of a model, or a target network, is almost or wholly replaced by the model at each step.",
         "average-follows-at-once",
-        ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
+        (
+            "https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",
+            "https://github.com/sebtheiler/tutorials/issues/6",
+            "https://github.com/awjuliani/DeepRL-Agents/issues/70",
+        ),
     ),
     KindOfBug(
         "Modes",
