@@ -19,6 +19,7 @@ from proxy_wrapper.intercept.calls.unhooked_warnings import UnhookedWarnings
 from proxy_wrapper.intercept.compiled.compiled_calls import CompiledCalls
 from proxy_wrapper.intercept.compiled.compiled_code import CompiledCode
 from proxy_wrapper.intercept.compiled.dynamo_view import DynamoView
+from proxy_wrapper.intercept.loss.source_patterns import SourcePatterns
 from proxy_wrapper.intercept.processes import Processes, SentModules
 from proxy_wrapper.intercept.state.optimizer_states import OptimizerStates
 from proxy_wrapper.intercept.state.updates import Updates
@@ -54,7 +55,8 @@ def assemble(
     torch_calls = TorchCalls(tracer, blacklist, optimizer_states)
     module_calls = ModuleCalls(tracer, torch_calls)
     unhooked_warnings = UnhookedWarnings(tracer, module_calls)
-    updates = Updates(tracer, optimizer_states)
+    source_patterns = SourcePatterns(tracer)
+    updates = Updates(tracer, optimizer_states, source_patterns.look)
     tracer.before_flush = updates.before_flush
     tracer.before_root_call = updates.before_root_call
     attributes = ModuleAttributes(tracer)
@@ -63,7 +65,7 @@ def assemble(
         module_calls,
         unhooked_warnings,
         updates,
-        BackwardPasses(tracer, torch_calls, updates),
+        BackwardPasses(tracer, torch_calls, updates, source_patterns),
         TensorSwaps(tracer),
         TrainingActs(tracer, updates),
         ClippedGradients(tracer, updates),

@@ -447,6 +447,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "one-label": in 16 backward passes at the place, all outputs of the layer with the weight in `weights` were
       compared with one label. `values`: the label, and the number of outputs in each pass.
     - "several-labels": a later pass at such a place had others.
+    - "label-of-generated": 16 times, samples to which gradients flow at the place were compared with the label in
+      `values`, and the same samples, without a gradient, in another pass, too. `weights`: that of their first layer.
     - "softmax-of-output": the code that calls `module` computes, at `made`, a softmax over the first dimension of its
       output.
     """
@@ -530,6 +532,16 @@ class SourcePattern(Happening, frozen=True, gc=False):
       normalise as the second does at `other`.
     - "state-left-in-checkpoint": training resumes with a model that is loaded at `made`; the state of the first of
       `names`, which is saved under the second, at `other`, is not loaded.
+    - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in
+      `names`, for others to take their place, and nothing puts them back.
+    - "noise-unadded": the noise in `names`, drawn at `made`, is the target of a loss, and nothing else reads it. The
+      input of the model is computed at `other`, with another noise.
+    - "values-lowered": the loss in `names`, computed at `made`, is the mean of a critic's values of an actor's actions,
+      and the critic learns rewards, by their name.
+    - "model-frozen": `made` freezes all parameters of the model in `names`.
+    - "tied-by-data": `made` gives the first of `names` the memory of the second, two parameters.
+    - "decay-excepted": the list at `made` has the strings in `names`; parameters with one of them in their name are
+      excepted from weight decay.
     - "freeze-undone": at `made`, a loop unfreezes all parameters of the model in `names`, some of which were frozen at
       `other`, with no training in between.
     - "gradient-overwritten": each pass of the loop over losses at `other` assigns the gradient in `names` anew, at

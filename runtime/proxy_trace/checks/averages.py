@@ -15,6 +15,7 @@ from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.loading import TARGET
 from proxy_trace.checks.rule import Rule
 from proxy_trace.checks.updates import NEVER_UPDATED
+from proxy_trace.events.loss_text import call_of
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
@@ -46,13 +47,17 @@ FOLLOWS_AT_ONCE: Final = Rule(
     "A parameter that no optimizer steps was averaged with the same parameter of a model that trains, 16 times in a "
     "row, and at least every fourth step on average. Its own factor was always the same, and at most 0.1. A moving "
     "average should keep most of its own value, with a factor such as 0.99: the two factors may be swapped. This one "
-    "is almost a copy of the current model. Eight elements are compared, up to rounding.",
+    "is almost a copy of the current model. Eight elements are compared, up to rounding. Or the name of a model says "
+    "that it is a target network, a loss chooses values by `gather`, as in Q-learning, and the model became equal to "
+    "the one that trains at each step, 16 times in a row: it is what it was to replace, the network itself.",
     "Swap the factors: `average.copy_(decay * average + (1 - decay) * parameter)`. A small rate `tau`, such as 0.005, "
-    "is the factor of the parameter.",
+    "is the factor of the parameter. Copy a network into its target once in hundreds or thousands of steps.",
     "show {run} --kind state_pattern",
     sources=(
         "https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",
         "https://docs.pytorch.org/docs/stable/optim.html",
+        "https://github.com/sebtheiler/tutorials/issues/6",
+        "https://github.com/awjuliani/DeepRL-Agents/issues/70",
     ),
 )
 
@@ -67,6 +72,22 @@ IS_TRAINED: Final = Rule(
     "`with torch.no_grad(): target = average(x)`.",
     "show {run} --kind update --name '{name}*'",
     sources=("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
+)
+
+NOT_RESTORED: Final = Rule(
+    "weights-not-restored",
+    WARNING,
+    "Weights that are replaced for an evaluation and never put back",
+    "In the code of the training program, the training loop stores the weights of a model, so that others, such as "
+    "their moving average, can take their place for an evaluation. But nothing in the file puts them back: the method "
+    "for that is never called, or the variable never read. And by their exact fingerprints, steps began with other "
+    "values than the steps before had left. So training goes on from the other weights.",
+    "Put the stored weights back after the evaluation, as by `ema.restore(model.parameters())`.",
+    "show {run} --kind source_pattern,update",
+    sources=(
+        "https://github.com/PKU-YuanGroup/Open-Sora-Plan/issues/186",
+        "https://github.com/huggingface/diffusers/issues/7549",
+    ),
 )
 
 _NAME: Final = re.compile(
@@ -89,6 +110,10 @@ _MOST_STEPS: Final = 60
 
 _BY_HAND: Final = ("data", "in-place")
 """The causes of updates by code other than an optimizer's."""
+_MOVES: Final = 16
+_TARGET: Final = re.compile(r"(^|[_.])target([_.\d]|$)")
+_CHOICE: Final = "Gather"
+"""The function by which Q-learning chooses the values of the actions that were taken."""
 _FEWEST_BETWEEN: Final = 8
 _FEWEST_FOLLOWED: Final = 16
 
@@ -105,10 +130,11 @@ def _look(evidence: Evidence) -> Sight | None:
         ]
         shared = _sharing_memory(of_process)
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
-        swapped = _following_at_once(of_process)
+        swapped = _following_at_once(of_process) + _copied_at_each_step(of_process, tree)
         trained = _trained(of_process, tree)
-        findings += old + swapped + shared + trained
-        is_any |= bool(averages or old or swapped or shared or trained)
+        left = _left_in_model(of_process)
+        findings += old + swapped + shared + trained + left
+        is_any |= bool(averages or old or swapped or shared or trained or left)
         of_roots: dict[int, list[TensorSummary]] = {}
         for tensor in of_process.process.tensors:
             if not (tensor.is_buffer or tensor.removed):
@@ -186,6 +212,20 @@ def _trained(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     return found
 
 
+def _left_in_model(of_process: ProcessEvidence) -> list[Finding]:
+    """The places in one process that store the weights of a model, which then trains from other ones."""
+    moved = max((each.moved_steps for each in of_process.process.tensors if not each.is_buffer), default=0)
+    numbers = [f"{moved:,} steps of a parameter began with other values than the step before had left"]
+    rank = [of_process.process.rank]
+    return [
+        NOT_RESTORED.finding(
+            event.names[0], f"nothing in the loop at {other} puts them back", rank, place=place, evidence=numbers
+        )
+        for event, place, other in of_process.acts.sources
+        if event.what == "weights-unrestored" and moved
+    ]
+
+
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
     """The averages of one process that take almost the whole value of the averaged parameter."""
     found = []
@@ -202,6 +242,30 @@ def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:
             rank = [of_process.process.rank]
             found.append(FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=state.made))
     return found
+
+
+def _copied_at_each_step(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """The target networks of one process that become equal to the network at each step."""
+    losses = of_process.training.losses.values()
+    if not any(call_of(node) == _CHOICE for loss in losses for node in loss.nodes):
+        return []
+    modules = {tensor.id: tensor.module for tensor in of_process.process.tensors}
+    roots = {root.id: root for root in tree.roots}
+    found: dict[int, Finding] = {}
+    for state in of_process.acts.states:
+        root = roots.get(tree.root_of(modules.get(state.event.tensor, 0)))
+        if state.event.what != "average" or root is None or not _TARGET.search(root.name):
+            continue
+        lowest, highest, steps = map(float, state.event.values)
+        if lowest == highest == 0 and steps < _MOVES:
+            places = [each.place for each in of_process.training.loads if each.module == root.id and each.step > 0]
+            place = state.made or (places[0] if places else root.origin)
+            reason = f"its name says that it is a target, but it becomes equal to {state.other} at each step"
+            rank = [of_process.process.rank]
+            found.setdefault(
+                root.id, FOLLOWS_AT_ONCE.finding(state.tensor, reason, rank, step=state.event.step, place=place)
+            )
+    return list(found.values())
 
 
 def _stands_still(
@@ -304,7 +368,7 @@ def _bits(tensor: TensorSummary) -> str | None:
     return None if tensor.first is None else tensor.first.bits
 
 
-_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET, IS_TRAINED)
+_RULES: Final = (NEVER_UPDATED, OLD_STATISTICS, FOLLOWS_AT_ONCE, TARGET, IS_TRAINED, NOT_RESTORED)
 
 CHECK: Final = Check("averages", "averages of models follow them", _look, _RULES)
 """Applies if a model is an average by its name or class, keeps old batch statistics, or follows another one."""

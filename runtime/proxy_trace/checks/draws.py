@@ -1,9 +1,10 @@
-"""Checks that gradients pass through random draws where they should.
+"""Checks that gradients pass through random draws where they should, and that a noise to be predicted was added.
 
 | the program draws | code |
 | --- | --- |
 | weights or codes by `torch.normal`, through which no gradient passes | draw-without-gradient |
 | actions by `sample()`, for a critic whose values an actor should raise | draw-without-gradient |
+| the noise that a diffusion model should predict anew, after another one was added to the input | noise-not-added |
 """
 
 from __future__ import annotations
@@ -38,6 +39,20 @@ WITHOUT_GRADIENT: Final = Rule(
     ),
 )
 
+NOT_ADDED: Final = Rule(
+    "noise-not-added",
+    WARNING,
+    "Noise that is to be predicted, but was not added",
+    "In the code of the training program, a loss compares what a model puts out with a normally distributed noise that "
+    "nothing else reads, and that is drawn in each pass. The input of the model is computed from the same data with "
+    "another noise, which the expression, or a function of the file, draws itself. So nothing about the target can be "
+    "known from the input, and the model learns to predict 0.",
+    "Draw one noise, and pass it to the function that adds it: `noisy = add_noise(x, t, noise)`; or let that return "
+    "its noise.",
+    "show {run} --kind source_pattern",
+    sources=("https://arxiv.org/abs/2006.11239",),
+)
+
 _FEWEST_STEPS: Final = 16
 
 
@@ -53,6 +68,16 @@ def _look(evidence: Evidence) -> Sight | None:
                 rank = [of_process.process.rank]
                 findings.append(WITHOUT_GRADIENT.finding("draw", reason, rank, step=event.step, place=place))
         findings += _of_terms(of_process)
+        findings += [
+            NOT_ADDED.finding(
+                source.names[0],
+                f"the model is to predict it, but its input, computed at {other}, has another noise",
+                [of_process.process.rank],
+                place=place,
+            )
+            for source, place, other in of_process.acts.sources
+            if source.what == "noise-unadded"
+        ]
     return Sight(findings) if findings else None
 
 
@@ -79,5 +104,7 @@ def _of_terms(of_process: ProcessEvidence) -> list[Finding]:
     return list(found.values())
 
 
-CHECK: Final = Check("draws", "gradients pass through random draws where they should", _look, (WITHOUT_GRADIENT,))
+_RULES: Final = (WITHOUT_GRADIENT, NOT_ADDED)
+
+CHECK: Final = Check("draws", "gradients pass through random draws where they should", _look, _RULES)
 """Present only if it finds something."""

@@ -306,6 +306,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "Norms are decayed, because the names by which they were to be excepted are those of another model.",
+        "norms-decayed",
+        (
+            "https://github.com/deepspeedai/DeepSpeedExamples/pull/755",
+            "https://github.com/huggingface/transformers/issues/16908",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
         "The optimizer steps without a backward pass since the last step.",
         "step-without-backward",
         ("https://github.com/Goingqs/PyramidBox/issues/7", "https://github.com/mil-tokyo/MCD_DA/issues/8"),
@@ -384,6 +393,12 @@ KINDS_OF_BUGS: Final = (
         "A rate set by hand reaches only the first group of parameters; other groups keep their rate.",
         "",
         ("https://github.com/yu-changqian/TorchSeg/issues/84",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "Low-rank adapters are frozen together with the model that they were added to, while they are still zero.",
+        "adapters-frozen",
+        ("https://github.com/huggingface/transformers/issues/26098",),
     ),
     KindOfBug(
         "Modes",
@@ -469,9 +484,13 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "Weights that should be tied have become separate tensors.",
+        "Weights that should be tied have become separate tensors, or share the memory but not the gradient.",
         "tied-weights-apart",
-        ("https://github.com/NVIDIA/Megatron-LM/issues/656", "https://github.com/vllm-project/vllm/issues/5621"),
+        (
+            "https://github.com/NVIDIA/Megatron-LM/issues/656",
+            "https://github.com/vllm-project/vllm/issues/5621",
+            "https://discuss.pytorch.org/t/how-to-create-and-train-a-tied-autoencoder/2585/13",
+        ),
     ),
     KindOfBug(
         "Structure",
@@ -978,6 +997,18 @@ KINDS_OF_BUGS: Final = (
         ),
     ),
     KindOfBug(
+        "Loss and data",
+        "A generator is trained with the label with which the discriminator is trained for generated samples.",
+        "generator-label-of-fakes",
+        ("https://github.com/ptran1203/pytorch-animeGAN/issues/17",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "A diffusion model should predict a noise that was not added to its input.",
+        "noise-not-added",
+        ("https://arxiv.org/abs/2006.11239",),
+    ),
+    KindOfBug(
         "Gradients",
         "The outer loss of meta-learning does not depend on the parameters that the inner steps adapted.",
         "inner-steps-unused",
@@ -997,15 +1028,28 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Modes",
-        "A moving average of a model, or a target network, is almost replaced by the model at each step.",
+        "A moving average of a model, or a target network, is almost or wholly replaced by the model at each step.",
         "average-follows-at-once",
-        ("https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",),
+        (
+            "https://codefrydev.in/Reinforcement/curriculum/volume-03/chapter-05",
+            "https://github.com/sebtheiler/tutorials/issues/6",
+            "https://github.com/awjuliani/DeepRL-Agents/issues/70",
+        ),
     ),
     KindOfBug(
         "Modes",
         "A moving average of a model, or a target network, is trained by an optimizer, too.",
         "average-is-trained",
         ("https://github.com/DLR-RM/stable-baselines3/issues/1946",),
+    ),
+    KindOfBug(
+        "Modes",
+        "A moving average takes the place of the weights for an evaluation, and training goes on from it.",
+        "weights-not-restored",
+        (
+            "https://github.com/PKU-YuanGroup/Open-Sora-Plan/issues/186",
+            "https://github.com/huggingface/diffusers/issues/7549",
+        ),
     ),
     KindOfBug(
         "Loss and data",

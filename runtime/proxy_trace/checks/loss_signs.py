@@ -7,6 +7,7 @@ The first two need a process with one stepping optimizer, so that there is no ad
 | is a standard loss of `torch.nn.functional` times -1, and fell | warning |
 | is any other, and fell below 0, ever faster, to ten times the size of its first values | warning |
 | has log-probabilities of actions, times returns, with a plus sign | warning |
+| is the mean of a critic's values, with a plus sign, and the critic learns rewards | warning |
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ WRONG_SIGN: Final = Rule(
     "`cross_entropy`, and fell; or it is any other loss that fell below 0 without bound: it fell more than twice as "
     "much in the second half of the run as in the first, to ten times the size of its first values. Or, with any "
     "number of optimizers, the loss is the sum of log-probabilities of actions times returns or advantages, by their "
-    "names, and neither the graph nor the code negates one of these: it makes rewarded actions less likely.",
+    "names, and neither the graph nor the code negates one of these: it makes rewarded actions less likely. Or the "
+    "code computes an actor's loss as the mean of a critic's values of its actions, not negated, and trains the critic "
+    "with rewards, by their name.",
     "Remove the minus sign: a loss function returns a value to minimise. Check whether the model returns a loss or a "
-    "log-likelihood. A policy loss needs the minus sign: `-(log_probs * returns).mean()`.",
+    "log-likelihood. A policy loss needs the minus sign, `-(log_probs * returns).mean()`, and so does that of an "
+    "actor, `-critic(state, actor(state)).mean()`.",
     "show {run} --kind loss,backward,graph_pattern",
     sources=("https://github.com/KanishJebaMathewM/Truxify/pull/11885",),
     explains=("learning-rate-too-high", "non-finite"),
@@ -86,12 +90,17 @@ def _negative(of_process: ProcessEvidence) -> list[Finding]:
 
 
 def _of_policies(of_process: ProcessEvidence) -> list[Finding]:
-    """The findings about losses of one process that make rewarded actions less likely."""
+    """The findings about losses of one process that make rewarded actions less likely, or lead away from them."""
     found: dict[str, Finding] = {}
     for event, _, made in of_process.acts.patterns:
         if event.what == "probability-lowered":
             reason = "log-probabilities times returns are minimised"
             found[made] = WRONG_SIGN.finding("loss", reason, [of_process.process.rank], step=event.step, place=made)
+    rank = [of_process.process.rank]
+    for source, place, _ in of_process.acts.sources:
+        if source.what == "values-lowered":
+            reason = "the critic's values of the actor's actions are minimised"
+            found.setdefault(place, WRONG_SIGN.finding("loss", reason, rank, place=place))
     return list(found.values())
 
 

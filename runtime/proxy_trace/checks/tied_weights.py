@@ -1,11 +1,13 @@
 """Checks that tied weights stay tied.
 
 An embedding and the output layer often share one weight. A copy of the weight has the same values at first, and
-diverges at the first step.
+diverges at the first step. Two parameters in the same memory keep the same values, but each has its own part of the
+gradient, and its own step.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
@@ -25,7 +27,10 @@ APART: Final = Rule(
     "The weights of an embedding and of a linear layer in one model are two parameters that started with the same "
     "values, to the bit (and not all the same number), and optimizer steps changed both, to different values. Or a "
     "parameter had two names when the model was proxied, one of the names was then assigned another parameter, and "
-    "steps changed both.",
+    "steps changed both. Or two parameters had the same values, to the bit, at the start and at the end, although "
+    "steps with different gradients changed both: they are two tensors in the same memory, as after "
+    "`a.data = b.data`. (If one is transposed, extremes are compared.) Each step then changes it twice, which makes no "
+    "difference only for SGD without weight decay.",
     "Assign the parameter itself, `head.weight = embedding.weight`, after everything that creates new parameters: "
     "initialisation, loading a whole model, conversion, copying a part.",
     "history {run} {name}",
@@ -33,13 +38,17 @@ APART: Final = Rule(
 )
 
 
+_MATRIX: Final = re.compile(r"\[(\d+), (\d+)\]$")
+
+
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
     is_any = False
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         found = _apart(of_process, tree)
-        is_any |= found is not None or any(each.aliases for each in of_process.process.tensors)
-        findings += [*(found or []), *_replaced(of_process)]
+        one = _in_one_memory(of_process)
+        is_any |= found is not None or bool(one) or any(each.aliases for each in of_process.process.tensors)
+        findings += [*(found or []), *_replaced(of_process), *one]
     return Sight(findings, evidence.sampling_words) if is_any else None
 
 
@@ -81,6 +90,55 @@ def _replaced(of_process: ProcessEvidence) -> list[Finding]:
     return found
 
 
+def _in_one_memory(of_process: ProcessEvidence) -> list[Finding]:
+    """Findings about parameters that steps change by their own gradients, and that have the values of another one."""
+    modules = {module.id: module for module in of_process.process.modules}
+    rank = [of_process.process.rank]
+    separate = _stepped_apart(of_process)
+    found: list[Finding] = []
+    firsts: dict[tuple[object, ...], TensorSummary] = {}
+    for tensor in of_process.process.tensors:
+        first, last = tensor.first, tensor.last
+        if tensor.id not in separate or not tensor.has_changed or first is None or last is None or tensor.removed:
+            continue
+        if first.bits is None or first.minimum == first.maximum:
+            continue
+        other = firsts.setdefault((first.minimum, first.maximum, last.minimum, last.maximum), tensor)
+        if other is not tensor and _are_one(tensor, other) and other.largest_gradient != tensor.largest_gradient:
+            holder = modules.get(tensor.module)
+            place = _place_of_tie(of_process, tensor.name) or ("" if holder is None else holder.origin)
+            reason = f"it shares the memory of {other.name}, but is another parameter, with its own gradient"
+            found.append(APART.finding(tensor.name, reason, rank, place=place))
+    return found
+
+
+def _are_one(one: TensorSummary, other: TensorSummary) -> bool:
+    """Whether two parameters with equal extremes have equal values, or one has the transposed shape of the other."""
+    if one.type == other.type:
+        pairs = ((one.first, other.first), (one.last, other.last))
+        return all(each is not None and also is not None and each.bits == also.bits for each, also in pairs)
+    sizes, transposed = _MATRIX.search(one.type), _MATRIX.search(other.type)
+    return sizes is not None and transposed is not None and sizes.groups() == transposed.groups()[::-1]
+
+
+def _stepped_apart(of_process: ProcessEvidence) -> set[int]:
+    """The parameters of optimizers for which it matters whether a gradient comes in one piece."""
+    return {
+        number
+        for optimizer in of_process.training.optimizers.values()
+        for group in optimizer.groups
+        if optimizer.steps and (optimizer.name != "SGD" or group.settings.get("weight_decay"))
+        for number in group.tensors
+    }
+
+
+def _place_of_tie(of_process: ProcessEvidence, name: str) -> str:
+    """The line that gave a parameter the memory of another one; "" if unknown."""
+    ties = [each for each in of_process.acts.sources if each.event.what == "tied-by-data"]
+    places = {each.place for each in ties if f".{name}".endswith("." + each.event.names[0].removeprefix("self."))}
+    return places.pop() if len(places) == 1 else ""
+
+
 def _were_one(one: TensorSummary, other: TensorSummary) -> bool:
     """Whether two parameters began with the same values, and steps have made them differ."""
     first, second = one.first, other.first
@@ -96,4 +154,4 @@ def _have_parted(one: TensorSummary, other: TensorSummary) -> bool:
 
 
 CHECK: Final = Check("tied weights", "tied weights stay tied", _look, (APART,))
-"""Applies if a model has an embedding, or a parameter with several names."""
+"""Applies if a model has an embedding, a parameter with several names, or two in the same memory."""

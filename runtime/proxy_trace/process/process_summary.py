@@ -78,6 +78,8 @@ class TensorSummary(msgspec.Struct):
         last: the latest readable statistics.
         filled_place: where it may have been filled with the one number that it began with, as "file:line".
         last_between: its statistics when it was last set outside of steps.
+        last_stepped: its statistics after the last step that changed it.
+        moved_steps: how many steps found other values than the step before had left.
         has_changed: whether it had other values than the first in a stage that trains.
         changes: how often it was found to have other values than the first, by stage; "" if the stage is unknown.
         undecided: how many writes may or may not have changed its values.
@@ -114,6 +116,8 @@ class TensorSummary(msgspec.Struct):
     first: events.Statistics | None = None
     last: events.Statistics | None = None
     last_between: events.Statistics | None = None
+    last_stepped: events.Statistics | None = None
+    moved_steps: int = 0
     filled_place: str = ""
     has_changed: bool = False
     changes: dict[str, int] = {}

@@ -158,6 +158,8 @@ class TensorCollector:
             return
         if cause in ("step", "unchanged"):
             tensor.is_stepped = True
+            tensor.moved_steps += are_same_values(tensor.last_stepped, before) is False
+            tensor.last_stepped = statistics
         else:
             tensor.last_between = statistics
         is_same = are_same_values(before, statistics)

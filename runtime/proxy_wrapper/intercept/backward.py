@@ -25,10 +25,10 @@ from proxy_wrapper.intercept.loss.class_orders import ClassOrders
 from proxy_wrapper.intercept.loss.derivatives import Derivatives
 from proxy_wrapper.intercept.loss.discarded_results import DiscardedResults
 from proxy_wrapper.intercept.loss.equal_labels import EqualLabels
+from proxy_wrapper.intercept.loss.generated_labels import GeneratedLabels
 from proxy_wrapper.intercept.loss.graph_patterns import GraphPatterns
 from proxy_wrapper.intercept.loss.losses import Losses, value_of
 from proxy_wrapper.intercept.loss.singularities import Singularities
-from proxy_wrapper.intercept.loss.source_patterns import SourcePatterns
 from proxy_wrapper.known.thread_state import BackwardPass
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.values.describe import find_tensors
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from proxy_wrapper.intercept.calls.torch_calls import TorchCalls
+    from proxy_wrapper.intercept.loss.source_patterns import SourcePatterns
     from proxy_wrapper.intercept.state.updates import Updates
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
@@ -56,7 +57,9 @@ class BackwardPasses:
     observed.
     """
 
-    def __init__(self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates) -> None:
+    def __init__(
+        self, tracer: Tracer, torch_calls: TorchCalls, updates: Updates, source_patterns: SourcePatterns
+    ) -> None:
         self._tracer = tracer
         self._torch_calls = torch_calls
         self._updates = updates
@@ -66,8 +69,9 @@ class BackwardPasses:
         self._singularities = Singularities(tracer)
         self._class_orders = ClassOrders(tracer)
         self._equal_labels = EqualLabels(tracer)
+        self._generated_labels = GeneratedLabels(tracer)
         self._discarded = DiscardedResults(tracer)
-        self._source_patterns = SourcePatterns(tracer)
+        self._source_patterns = source_patterns
         self._derivatives: weakref.WeakKeyDictionary[ThreadState, Derivatives] = weakref.WeakKeyDictionary()
         self._replaced: list[tuple[ModuleType, Any, Any]] = []
 
@@ -154,14 +158,16 @@ class BackwardPasses:
                     self._derivatives_of(thread).before_pass(
                         tensors, location, is_whole=is_training, has_graph=has_graph
                     )
+                if is_training or (function == "grad" and not running and thread.training.is_by_hand):
+                    self._source_patterns.look(location)
                 marks = None
                 if is_training:
                     self._patterns.look(tensors, location)
                     self._singularities.look(tensors, loss)
                     self._class_orders.look(tensors, location)
                     self._equal_labels.look(tensors, location)
+                    self._generated_labels.look(tensors, location)
                     self._discarded.look(location)
-                    self._source_patterns.look(location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
                         marks = self._updates.before_backward(location)

@@ -9,10 +9,13 @@ from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.changed_copies import changed_copies
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
+from proxy_wrapper.source_patterns.data_ties import data_ties
+from proxy_wrapper.source_patterns.decay_exceptions import decay_exceptions
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.losses_per_sample import losses_per_sample
+from proxy_wrapper.source_patterns.lowered_values import lowered_values
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_gradients import overwritten_gradients
 from proxy_wrapper.source_patterns.overwritten_losses import overwritten_losses
@@ -26,10 +29,13 @@ from proxy_wrapper.source_patterns.shared_averages import shared_averages
 from proxy_wrapper.source_patterns.shared_models import shared_models
 from proxy_wrapper.source_patterns.steps_after_loops import steps_after_loops
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
+from proxy_wrapper.source_patterns.unadded_noise import unadded_noise
 from proxy_wrapper.source_patterns.undone_freezes import undone_freezes
 from proxy_wrapper.source_patterns.unread_ends import unread_ends
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
+from proxy_wrapper.source_patterns.unrestored_weights import unrestored_weights
 from proxy_wrapper.source_patterns.whole_argmax import whole_argmax
+from proxy_wrapper.source_patterns.whole_freezes import whole_freezes
 
 if TYPE_CHECKING:
     import ast
@@ -48,7 +54,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
-    *(undone_freezes, overwritten_gradients),
+    *(undone_freezes, overwritten_gradients, data_ties, whole_freezes),
 )
 
 
@@ -57,6 +63,7 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
-    found += [*losses_per_sample(scopes), *overwritten_losses(scopes)]
+    found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
+    found += [*unrestored_weights(scopes), *lowered_values(scopes), *unadded_noise(scopes)]
     return found + list(overwritten_weights(tree))

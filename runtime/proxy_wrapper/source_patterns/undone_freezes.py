@@ -41,15 +41,15 @@ def undone_freezes(scope: Scope) -> Iterator[Pattern]:
 def _of_block(block: Sequence[ast.stmt]) -> Iterator[Pattern]:
     frozen: dict[str, int] = {}
     for statement in block:
-        model = _model_of(statement)
+        model = model_of(statement)
         if model is None:
             if _may_train(statement):
                 frozen.clear()
             continue
         inside = nodes_within(statement)
-        freezes = [node.lineno for node in inside if isinstance(node, ast.stmt) and _sets(node) is False]
+        freezes = [node.lineno for node in inside if isinstance(node, ast.stmt) and sets_requires_grad(node) is False]
         own = statement.body if isinstance(statement, ast.For) else []
-        unfreezes = [each.lineno for each in own if _sets(each) is True]
+        unfreezes = [each.lineno for each in own if sets_requires_grad(each) is True]
         before = [line for name, line in frozen.items() if name == model or name.startswith(f"{model}.")]
         if unfreezes and not freezes and before:
             yield Pattern(UNDONE, unfreezes[0], (model,), before[0])
@@ -57,7 +57,7 @@ def _of_block(block: Sequence[ast.stmt]) -> Iterator[Pattern]:
             frozen[model] = freezes[0]
 
 
-def _model_of(statement: ast.stmt) -> str | None:
+def model_of(statement: ast.stmt) -> str | None:
     """The model whose parameters a loop goes through; None if the statement is no such loop."""
     iterated = statement.iter if isinstance(statement, ast.For) else None
     if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Attribute) and iterated.func.attr in _ALL:
@@ -65,7 +65,7 @@ def _model_of(statement: ast.stmt) -> str | None:
     return None
 
 
-def _sets(statement: ast.stmt) -> bool | None:
+def sets_requires_grad(statement: ast.stmt) -> bool | None:
     """What a statement sets `requires_grad` to; None if it does not."""
     value: ast.expr | None = None
     if isinstance(statement, ast.Assign):

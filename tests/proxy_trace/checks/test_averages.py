@@ -192,3 +192,41 @@ def test_an_average_that_an_optimizer_trains(
     Proxy.unproxy(target)
     found = [each for each in find(tmp_path) if each.code == "average-is-trained"]
     assert [each.name for each in found] == ["target"] * is_told
+
+
+UNRESTORED = events.SourcePattern(2, what="weights-unrestored", names=["ema.store"], made=3, other=3)
+
+
+@pytest.mark.parametrize(("between", "is_told"), [("cb", False), ("c", True)], ids=["put back", "left"])
+def test_averages_from_which_training_goes_on_are_told_where_the_weights_are_stored(
+    tmp_path: Path, write_trace: WriteTrace, between: str, is_told: bool
+) -> None:
+    def update(bits: str, cause: str) -> events.Update:
+        return events.Update(4, tensor=1, statistics=events.Statistics(-1.0, 1.0, 2.0, bits=bits * 16), cause=cause)
+
+    updates = [update("b", "step"), STEP, *(update(each, "in-place") for each in between), update("d", "step"), STEP]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), UNRESTORED, *BACKWARD, *updates)
+    found = [(each.name, each.place) for each in find(path) if each.code == "weights-not-restored"]
+    assert found == [("ema.store", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize(
+    ("name", "chooses", "factor", "steps", "is_told"),
+    [
+        pytest.param("agent.target_net", "Gather", 0.0, 15.0, True, id="a target that is copied at each step"),
+        pytest.param("agent.target_net", "Gather", 0.0, 150.0, False, id="now and then"),
+        pytest.param("agent.target_net", "Gather", 0.99, 15.0, False, id="an average"),
+        pytest.param("agent.target_net", "Select", 0.0, 15.0, False, id="not in Q-learning"),
+        pytest.param("agent.old_policy", "Gather", 0.0, 15.0, False, id="an old policy"),
+    ],
+)
+def test_a_target_network_that_is_the_network_again_after_each_step_is_told_where_it_is_copied(
+    tmp_path: Path, write_trace: WriteTrace, name: str, chooses: str, factor: float, steps: float, is_told: bool
+) -> None:
+    target = [events.Module(2, name, "Net", 2), weight(2, f"{name}.w", 2)]
+    seen = events.StatePattern(3, what="average", tensor=2, other=1, values=[factor, factor, steps])
+    load = events.Load(2, step=1, location=3, module=2, loaded=1)
+    loss = events.Loss(1, location=3, id=1, nodes=[events.LossNode(f"{chooses}Backward0")], made=3)
+    found = find(write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *target, loss, load, seen))
+    told = [(each.name, each.place) for each in found if each.code == "average-follows-at-once"]
+    assert told == [(f"{name}.w", "train.py:20")] * is_told

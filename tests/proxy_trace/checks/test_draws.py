@@ -11,11 +11,15 @@ from torch import nn
 from torch.distributions import Normal
 
 import proxy_wrapper.proxy as Proxy
-from tests.proxy_trace.checks.judged import find
+from proxy_trace.checks import draws
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
 
@@ -136,3 +140,11 @@ def test_an_actor_is_to_be_trained_by_what_its_critic_says(
     found = [each for each in find(tmp_path) if each.code == "draw-without-gradient"]
     line = Actor.drawn.__code__.co_firstlineno + 3
     assert [each.place.rpartition(":")[2] for each in found] == [str(line)] * is_told
+
+
+def test_a_noise_that_is_to_be_predicted_is_told_where_it_is_drawn(tmp_path: Path, write_trace: WriteTrace) -> None:
+    places = [events.Location(3, "train.py", 20, "main"), events.Location(4, "train.py", 21, "main")]
+    seen = events.SourcePattern(2, what="noise-unadded", names=["noise"], made=3, other=4)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", *places, NET, seen), draws.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("noise-not-added", "noise", "train.py:20")
+    assert finding.reason == "the model is to predict it, but its input, computed at train.py:21, has another noise"

@@ -64,3 +64,36 @@ def test_an_optimizer_without_the_layer_is_that_of_a_generator(tmp_path: Path, w
         tmp_path / "a.jsonl", *PLACES, NET, weight(), weight(2, "model.v"), other, pattern(outputs=2.0), *passes(3) * 16
     )
     assert find(path, labels.CHECK) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "label", "own", "is_told"),
+    [
+        pytest.param({}, 0.0, [2], True, id="the label of generated samples"),
+        pytest.param({"maximize": True}, 0.0, [2], False, id="maximized"),
+        pytest.param({}, 0.5, [2], False, id="a label between both"),
+        pytest.param({}, 0.0, [1, 2], False, id="trains both"),
+    ],
+)
+def test_a_generator_with_the_label_of_its_samples_is_told_where_its_loss_is_computed(
+    tmp_path: Path, write_trace: WriteTrace, settings: dict[str, bool], label: float, own: list[int], is_told: bool
+) -> None:
+    generator = events.ParameterGroup({**settings}, own)
+    optimizers = [OPTIMIZER, events.Optimizer(1, id=2, optimizer="Adam", groups=[generator], indices=[0])]
+    seen = events.GraphPattern(2, location=4, what="label-of-generated", weights=[1], values=[label])
+    step = [events.Backward(5, location=4, function="backward"), events.OptimizerStep(6, optimizer_id=2)]
+    steps = [*passes(3), *step, events.OptimizerStepEnd(7)] * 16
+    model = [NET, weight(), weight(2, "generator.w")]
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, *model, *optimizers, seen, *steps)
+    found = [(each.name, each.place) for each in find(path) if each.code == "generator-label-of-fakes"]
+    assert found == [("generator" if own == [2] else "model", "gan.py:24")] * is_told
+
+
+def test_a_discriminator_with_one_label_is_told_alone(tmp_path: Path, write_trace: WriteTrace) -> None:
+    optimizers = [OPTIMIZER, events.Optimizer(1, id=2, groups=[events.ParameterGroup({}, [2])], indices=[0])]
+    seen = events.GraphPattern(2, location=4, what="label-of-generated", weights=[1], values=[1.0])
+    step = [events.Backward(5, location=4, function="backward"), events.OptimizerStep(6, optimizer_id=2)]
+    steps = [*passes(3), *step, events.OptimizerStepEnd(7)] * 16
+    model = [NET, weight(), weight(2, "generator.w")]
+    path = write_trace(tmp_path / "a.jsonl", *PLACES, *model, *optimizers, pattern(outputs=2.0), seen, *steps)
+    assert [each.code for each in find(path, labels.CHECK)] == ["discriminator-labels-equal"]

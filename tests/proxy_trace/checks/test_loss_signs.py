@@ -83,3 +83,15 @@ def test_a_policy_that_avoids_rewards_is_told(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *two, record, record, *steps([1.0, 2.0], 1, 2))
     found = [(each.code, each.place) for each in find(path) if each.code == "wrong-loss-sign"]
     assert found == [("wrong-loss-sign", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize("maximizes", [False, True])
+def test_an_actor_that_lowers_values_is_told_where_its_loss_is_computed(
+    tmp_path: Path, write_trace: WriteTrace, maximizes: bool
+) -> None:
+    groups = [events.ParameterGroup({"lr": 0.1, "maximize": maximizes}, [1])]
+    actor = events.Optimizer(1, location=3, id=1, optimizer="Adam", groups=groups, indices=[0])
+    lowered = events.SourcePattern(2, what="values-lowered", names=["actor_loss"], made=3)
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), actor, lowered, *steps([1.0], 1))
+    found = [each.place for each in find(path) if each.code == "wrong-loss-sign"]
+    assert found == ["train.py:20"] * (not maximizes)

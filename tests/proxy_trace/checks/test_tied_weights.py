@@ -58,3 +58,30 @@ def test_a_copy_that_goes_its_own_way_is_told(
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, EMBEDDING, HEAD, *state, events.Backward(1), *updates, STEP)
     found = [(each.name, each.place) for each in find(path) if each.code == "tied-weights-apart"]
     assert found == [("model.head.weight", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "last", "gradient", "is_told"),
+    [
+        pytest.param("Adam", "float32[9, 4]", "d", 2.0, True, id="one memory"),
+        pytest.param("Adam", "float32[4, 9]", "f", 2.0, True, id="a transposed view of it"),
+        pytest.param("Adam", "float32[3, 12]", "d", 2.0, False, id="another shape"),
+        pytest.param("SGD", "float32[9, 4]", "d", 2.0, False, id="steps that add up"),
+        pytest.param("Adam", "float32[9, 4]", "e", 2.0, False, id="other values"),
+        pytest.param("Adam", "float32[9, 4]", "d", 1.0, False, id="equal gradients"),
+    ],
+)
+def test_two_parameters_in_one_memory_are_told(
+    tmp_path: Path, write_trace: WriteTrace, name: str, shape: str, last: str, gradient: float, is_told: bool
+) -> None:
+    modules = [events.Module(2, "model.one", "Linear", 1, 1), events.Module(3, "model.other", "Linear", 1, 1, made=3)]
+    other = events.Parameter(3, "model.other.weight", 3, shape, requires_grad=True, statistics=values("a"))
+    state = [parameter(2, "model.one.weight", "a"), other]
+    made = events.Optimizer(1, id=1, optimizer=name, groups=[events.ParameterGroup({"lr": 0.1}, [2, 3])], indices=[0])
+    gradients = [events.Gradient(3, tensor=2, statistics=events.Statistics(0.0, 1.0, 1.0))]
+    gradients += [events.Gradient(3, tensor=3, statistics=events.Statistics(0.0, gradient, 1.0))]
+    updates = [events.Update(4, tensor=2, statistics=values("d")), events.Update(4, tensor=3, statistics=values(last))]
+    step = (events.OptimizerStep(3, optimizer_id=1), *gradients, *updates, events.OptimizerStepEnd(5))
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, *modules, *state, made, events.Backward(1), *step)
+    found = [(each.name, each.place) for each in find(path) if each.code == "tied-weights-apart"]
+    assert found == [("model.other.weight", "train.py:20")] * is_told

@@ -1,7 +1,7 @@
 """Reports mistakes that the source of the training program shows, whatever its values are.
 
-Nothing is replaced. Each file is read once: those of the functions on the stack of a backward pass, and those that
-define the functions and classes of the program which these mention.
+Nothing is replaced. Each file is read once: those of the functions on the stack of a backward pass or of an optimizer
+step, and those that define the functions and classes of the program which these mention.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SourcePatterns:
         self._files: set[str] = set()
 
     def look(self, location: int) -> None:
-        """Read the files that lead to a backward pass, the first time that one begins at a location."""
+        """Read the files that lead to a backward pass or a step, the first time that one begins at a location."""
         if location in self._places or len(self._places) >= _MOST_PLACES:
             return
         self._places.add(location)

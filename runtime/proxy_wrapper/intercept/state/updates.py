@@ -46,11 +46,12 @@ _NONE: Final[frozenset[Any]] = frozenset()
 class Updates:
     """Creates `OptimizerStep` and `OptimizerStepEnd` events, and triggers the search for gradients and changes."""
 
-    def __init__(self, tracer: Tracer, optimizer_states: OptimizerStates) -> None:
+    def __init__(self, tracer: Tracer, optimizer_states: OptimizerStates, read_source: Callable[[int], None]) -> None:
         self._tracer = tracer
         self._records = StateRecords(tracer)
         self._changes = StateChanges(tracer, self._records)
         self._optimizer_states = optimizer_states
+        self._read_source = read_source
         self._known = KnownOptimizers()
         self._by_hand = HandTraining(tracer, self._records, self._known)
         self.after_backward = self._by_hand.after_backward
@@ -205,6 +206,7 @@ class Updates:
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
         number = self._settings.look(optimizer, states, location, began)
         self._freezing.look(optimizer, states, location)
+        self._read_source(location)
         carried: Any = not has_closure and self._carried.are_carried(optimizer)
         dropped = self._carried.dropped_passes(optimizer)
         self._emit(

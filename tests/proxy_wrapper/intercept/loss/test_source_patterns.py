@@ -1,10 +1,11 @@
-"""The source of a training program is read when its first backward pass begins."""
+"""The source of a training program is read at its first backward pass, or its first step without one."""
 
 from __future__ import annotations
 
 import runpy
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 
 from proxy_trace.checks import views
@@ -13,6 +14,7 @@ from tests.proxy_trace.checks.judged import find
 if TYPE_CHECKING:
     from pathlib import Path
 
+BACKWARD = "model(x).sum().backward()"
 SCRIPT = """
 import torch
 from torch import nn
@@ -24,17 +26,19 @@ def channels_first(image):
 
 def main(logdir):
     model = Proxy.Proxy(nn.Conv2d(3, 2, 3), name="model", logdir=logdir, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
-        model(channels_first(torch.ones(4, 5, 3))[None]).sum().backward()
+        x = channels_first(torch.ones(4, 5, 3))[None]
+        {}
     Proxy.unproxy(model)
 
 main(LOGDIR)
 """
 
 
-def trained(view: str, tmp_path: Path) -> list[tuple[str, str]]:
+def trained(view: str, tmp_path: Path, step: str = BACKWARD) -> list[tuple[str, str]]:
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(view), encoding="utf-8")
+    script.write_text(SCRIPT.format(view, step), encoding="utf-8")
     logdir = tmp_path / "trace"
     runpy.run_path(str(script), {"LOGDIR": logdir})
     return [(each.code, each.place.rpartition(":")[2]) for each in find(logdir, views.CHECK)]
@@ -42,6 +46,26 @@ def trained(view: str, tmp_path: Path) -> list[tuple[str, str]]:
 
 def test_a_pattern_is_reported_once_with_its_line(tmp_path: Path) -> None:
     assert trained("view(c, h, w)", tmp_path) == [("view-instead-of-permute", "8")]
+
+
+GRADIENTS = """gradients = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+        for parameter, gradient in zip(model.parameters(), gradients):
+            """
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(GRADIENTS + "parameter.grad = gradient\n        optimizer.step()", id="assigned gradients"),
+        pytest.param(GRADIENTS + "parameter.data -= 0.1 * gradient", id="by hand"),
+    ],
+)
+def test_a_program_without_backward_is_read_too(step: str, tmp_path: Path) -> None:
+    assert trained("view(c, h, w)", tmp_path, step) == [("view-instead-of-permute", "8")]
+
+
+def test_gradients_that_train_nothing_are_no_training(tmp_path: Path) -> None:
+    assert trained("view(c, h, w)", tmp_path, GRADIENTS + "pass") == []
 
 
 def test_right_code_is_not(tmp_path: Path) -> None:

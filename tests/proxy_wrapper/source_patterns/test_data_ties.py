@@ -1,0 +1,35 @@
+"""Assignments of one parameter's memory to another are found, and other assignments are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy_wrapper.source_patterns.data_ties import data_ties
+from tests.proxy_wrapper.source_patterns.found import found
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param(
+            "self.head.weight.data = self.emb.weight.data", ("self.head.weight", "self.emb.weight"), id="data"
+        ),
+        pytest.param("head.weight.data = emb.weight.data.t()", ("head.weight", "emb.weight"), id="transposed"),
+        pytest.param("head.weight.data = emb.weight", ("head.weight", "emb.weight"), id="a parameter"),
+    ],
+)
+def test_a_parameter_in_the_memory_of_another_one(text: str, names: tuple[str, str]) -> None:
+    assert found(text, data_ties) == [(1, names)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("head.weight = emb.weight", id="the parameter"),
+        pytest.param("head.weight.data = emb.weight.data.clone()", id="a copy"),
+        pytest.param("head.weight.data = head.weight.data", id="itself"),
+        pytest.param("head.weight.data = torch.zeros(3)", id="new values"),
+    ],
+)
+def test_other_assignments(text: str) -> None:
+    assert found(text, data_ties) == []
