@@ -216,6 +216,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "A generator steps with gradients that the loss of its discriminator left.",
+        "",
+        (
+            "https://github.com/Lightning-AI/pytorch-lightning/issues/591",
+            "https://github.com/FoundationVision/OmniTokenizer/issues/15",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "One of several losses is not multiplied by the scale of mixed precision, and its gradients are divided by it.",
         "",
         (
@@ -291,6 +300,15 @@ KINDS_OF_BUGS: Final = (
         "Training resumes with the weights of a checkpoint, but not with the state of the optimizer or scheduler.",
         "optimizer-not-resumed",
         ("https://github.com/NVlabs/stylegan2-ada-pytorch/issues/108",),
+    ),
+    KindOfBug(
+        "Optimizer",
+        "A scheduler created after the optimizer was loaded sets the learning rate back to that of the first epoch.",
+        "",
+        (
+            "https://github.com/ultralytics/yolov5/issues/292",
+            "https://github.com/torch-points3d/torch-points3d/pull/630",
+        ),
     ),
     KindOfBug(
         "Optimizer",
@@ -1222,6 +1240,15 @@ KINDS_OF_BUGS: Final = (
             "https://github.com/maudzung/RTM3D/issues/13",
             "https://github.com/afiaka87/glide-finetune/issues/5",
             "https://github.com/allenai/allennlp/issues/890",
+        ),
+    ),
+    KindOfBug(
+        "Numbers",
+        "Positions are counted in half precision, where neighbours above 256 or 2,048 are equal.",
+        "",
+        (
+            "https://github.com/EleutherAI/gpt-neox/issues/1003",
+            "https://github.com/EleutherAI/gpt-neox/pull/1016",
         ),
     ),
 )

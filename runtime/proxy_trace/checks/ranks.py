@@ -7,19 +7,22 @@ start need not be replicas: separate runs under one launcher and models split by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import of
 from proxy_trace.checks.finding import ERROR, NOTE
 from proxy_trace.checks.rule import Rule
 from proxy_trace.reading.folded_names import fold_names
-from proxy_trace.terminal.units import format_ranks
+from proxy_trace.terminal.units import format_number, format_ranks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.comparison.ranks import Comparison
+    from proxy_trace.process.process_summary import ProcessEvidence
     from proxy_trace.states.differences import GroupedDifference
 
 RANKS_PART: Final = Rule(
@@ -28,10 +31,12 @@ RANKS_PART: Final = Rule(
     "Parameters that diverge between ranks",
     "A parameter that had the same values in several ranks when training began differs between them from some step "
     "on, to the bit, and never agrees again. Sharded parameters, and parameters that differed from the start, are "
-    "left out. This is a note if no wrapper keeps the ranks equal and they diverge at the first step: the weights may "
-    "be averaged occasionally, outside PyTorch's optimizers.",
+    "left out. If the learning rates differed at that step, they are the evidence, and the place is where a scheduler "
+    "sets them, or else where the optimizer was created. This is a note if no wrapper keeps the ranks equal and they "
+    "diverge at the first step: the weights may be averaged occasionally, outside PyTorch's optimizers.",
     "Check whether every rank trains through the `DistributedDataParallel` wrapper, with the same learning rate and "
-    "the same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone.",
+    "the same number of steps, and whether `no_sync` or a branch on the rank lets one of them step alone. Average a "
+    "metric over the ranks before a scheduler reads it.",
     "ranks {run}",
     "parameter",
 )
@@ -42,6 +47,13 @@ _WRAPPERS: Final = frozenset({"DistributedDataParallel", "FullyShardedDataParall
 
 _UNSURE: Final = RANKS_PART._replace(severity=NOTE)
 """Without a wrapper, ranks that diverge at the first step may do so on purpose, as with occasional averaging."""
+
+
+class _Cause(NamedTuple):
+    """What made parameters differ: the evidence, and its place as "file:line"; both "" if it is unknown."""
+
+    words: str = ""
+    place: str = ""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -58,7 +70,7 @@ def _look(evidence: Evidence) -> Sight | None:
     if not compared.steps and not _came_equally_far(evidence, compared):
         return Sight((), ["the ranks have no step in common"], has_looked=False)
     is_wrapped = any(module.type in _WRAPPERS for module in evidence.modules)
-    found = _findings(compared, ranks, is_wrapped=is_wrapped)
+    found = _findings(evidence, compared, ranks, is_wrapped=is_wrapped)
     apart = len(compared.never_agreed)
     return Sight(found, _unseen(evidence, compared), has_looked=apart < compared.parameters)
 
@@ -70,19 +82,60 @@ def _came_equally_far(evidence: Evidence, compared: Comparison) -> bool:
     return len(ends) == 1 and all(end for end, _ in ends)
 
 
-def _findings(compared: Comparison, ranks: list[int], *, is_wrapped: bool) -> list[Finding]:
-    names_by_reason: dict[tuple[str, int | None, bool], list[str]] = {}
+def _findings(evidence: Evidence, compared: Comparison, ranks: list[int], *, is_wrapped: bool) -> list[Finding]:
+    names_by_reason: dict[tuple[str, int | None, bool, _Cause], list[str]] = {}
+    files = {each.file for each in compared.ranks}
+    processes = [each for each in evidence.of_processes if each.process.file in files]
     # If other parameters agree all the time, something keeps them equal.
     is_kept = is_wrapped or len(compared.drifted) + len(compared.never_agreed) < compared.parameters
     for difference in compared.drifted:
         if not difference.agrees_again:
             is_sure = is_kept or bool(difference.agreed) or not compared.steps
-            names_by_reason.setdefault((*_reason(difference, compared), is_sure), []).append(difference.name)
+            reason, step = _reason(difference, compared)
+            cause = _Cause() if step is None else _rates_apart(difference.name, step, processes)
+            names_by_reason.setdefault((reason, step, is_sure, cause), []).append(difference.name)
     return [
-        (RANKS_PART if is_sure else _UNSURE).finding(name, reason, ranks, count, step=step)
-        for (reason, step, is_sure), names in names_by_reason.items()
+        (RANKS_PART if is_sure else _UNSURE).finding(
+            name, reason, ranks, count, step=step, place=cause.place, evidence=[cause.words] if cause.words else None
+        )
+        for (reason, step, is_sure, cause), names in names_by_reason.items()
         for name, count in fold_names(names, compared.compared_names)
     ]
+
+
+def _rates_apart(name: str, step: int, processes: Sequence[ProcessEvidence]) -> _Cause:
+    """The learning rates of a parameter at the step after which it first differed, if these differed too."""
+    rates: dict[int, float] = {}
+    origins: list[str] = []
+    schedulers: set[str] = set()
+    for of_process in processes:
+        ids = {tensor.id for tensor in of_process.process.tensors if tensor.name == name}
+        trained = [
+            (number, optimizer, group)
+            for number, optimizer in of_process.training.optimizers.items()
+            for group in optimizer.groups
+            if ids & set(group.tensors)
+        ]
+        if len(trained) != 1:
+            return _Cause()
+        (number, optimizer, group) = trained[0]
+        rate = group.rate_at(step)
+        if rate is None:
+            return _Cause()
+        rates[of_process.process.rank] = rate
+        origins.append(optimizer.origin)
+        schedulers |= _places_of_schedulers(number, of_process)
+    if len(set(rates.values())) < 2:
+        return _Cause()
+    words = " | ".join(f"{format_number(rate)} in rank {rank}" for rank, rate in sorted(rates.items()))
+    return _Cause(f"learning rate at that step: {words}", schedulers.pop() if len(schedulers) == 1 else origins[0])
+
+
+def _places_of_schedulers(optimizer: int, of_process: ProcessEvidence) -> set[str]:
+    """Where schedulers set the rates of an optimizer."""
+    training = of_process.training
+    plateaus = {each.place for each in training.plateaus.values() if each.last.optimizer_id == optimizer}
+    return plateaus | {each.advances[-1][2] for each in training.schedulers_of(optimizer)}
 
 
 def _reason(difference: GroupedDifference, compared: Comparison) -> tuple[str, int | None]:

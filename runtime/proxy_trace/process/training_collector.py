@@ -208,10 +208,7 @@ class TrainingCollector:
             group.settings.update(changed.settings)
             rate = changed.settings.get("lr")
             if isinstance(rate, (int, float)) and not isinstance(rate, bool):
-                group.rates += 1
-                group.first_rate = float(rate) if group.first_rate is None else group.first_rate
-                group.last_rate = float(rate)
-                group.largest_rate = max(group.largest_rate, float(rate))
+                group.note_rate(event.step, float(rate))
 
     def step(self, event: events.OptimizerStep) -> None:
         """Note the start of an optimizer step."""

@@ -31,6 +31,7 @@ class GroupSummary(msgspec.Struct):
         first_rate: the first rate.
         last_rate: the last rate.
         largest_rate: the largest rate.
+        early_rates: the first rates, each with the number of steps, of any optimizer, that had ended.
     """
 
     settings: dict[str, events.Setting] = {}
@@ -40,6 +41,22 @@ class GroupSummary(msgspec.Struct):
     first_rate: float | None = None
     last_rate: float | None = None
     largest_rate: float = 0.0
+    early_rates: list[tuple[int, float]] = []
+
+    def note_rate(self, step: int, rate: float) -> None:
+        """Note the rate from a step on."""
+        self.rates += 1
+        self.first_rate = rate if self.first_rate is None else self.first_rate
+        self.last_rate = rate
+        self.largest_rate = max(self.largest_rate, rate)
+        if len(self.early_rates) < _MOST_OF_CURVE:
+            self.early_rates.append((step, rate))
+
+    def rate_at(self, step: int) -> float | None:
+        """The rate at a step; None if it is not known."""
+        if self.rates > len(self.early_rates) and self.early_rates[-1][0] <= step:
+            return None
+        return next((rate for since, rate in reversed(self.early_rates) if since <= step), None)
 
 
 class OptimizerSummary(msgspec.Struct):

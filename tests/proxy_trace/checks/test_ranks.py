@@ -84,6 +84,38 @@ def test_ranks_that_part_are_told_with_the_step(first: int, reason: str, write_r
     assert said(path, "ranks") == ("finding", [])
 
 
+def rates_set(*rates: tuple[int, float]) -> list[events.Event]:
+    """An optimizer of the first weight, created with the first rate, and with each other one from a step on."""
+    made = events.Location(3, "train.py", 20, "main")
+    plateau = events.Location(4, "train.py", 42, "main")
+    records: list[events.Event] = [made, plateau]
+    for step, rate in rates:
+        groups = [events.ParameterGroup({"lr": rate}, [] if len(records) > 2 else [1])]
+        records.append(events.Optimizer(step, step, id=1, optimizer="SGD", groups=groups, indices=[0], made=3))
+        if step:
+            records.append(events.RateReduced(step, step, location=4, id=1, optimizer_id=1, mode="min"))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("rates", "place"),
+    [
+        pytest.param([[(0, 0.2)], [(0, 0.2), (2, 0.1)]], "train.py:42", id="one rank lowers its rate"),
+        pytest.param([[(0, 0.2)], [(0, 0.1)]], "train.py:20", id="created with different rates"),
+        pytest.param([[(0, 0.2), (2, 0.1)], [(0, 0.2), (2, 0.1)]], "", id="all lower it"),
+        pytest.param([[(0, 0.2)], [(0, 0.2), (3, 0.1)]], "", id="one lowers it later, as a consequence"),
+    ],
+)
+def test_ranks_that_part_by_their_learning_rates_are_told_with_these(
+    rates: list[list[tuple[int, float]]], place: str, write_rank: Callable[..., Path]
+) -> None:
+    for rank in range(2):
+        path = write_rank(rank, *rates_set(*rates[rank]), *steps_of(rank, range(4), {1: part_at(2), 2: same}))
+    (finding,) = [each for each in find(path) if each.code == "ranks-part"]
+    told = ["learning rate at that step: 0.2 in rank 0 | 0.1 in rank 1"] if place else []
+    assert (finding.step, finding.place, finding.evidence) == (2, place, told)
+
+
 @pytest.mark.parametrize(("type_", "severity"), [("Net", "note"), ("DistributedDataParallel", "error")])
 def test_a_model_that_parts_at_once_may_be_meant_to_unless_a_wrapper_keeps_it_equal(
     write_rank: Callable[..., Path],
