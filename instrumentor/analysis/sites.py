@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.blocks import (
@@ -61,7 +62,6 @@ class SiteIndex:
         self.own_sites = [site for site in facts.sites.values() if site.unit is script]
         self._site_at = {id(site.node): site for site in self.own_sites if not site.key.path}
         self._words = self._evidence()
-        self._captured = facts.captured.objects(facts.contents.reach, facts.passed.get)
         self._natures: dict[SiteKey, Nature] = {}
         self._unsettled: list[Site] = []
         self._confidences: dict[SiteKey, Confidence] = {}
@@ -71,9 +71,12 @@ class SiteIndex:
             if not self.is_unreached(site):
                 for origin in site.origins:
                     self._callers.setdefault(origin, []).append(site)
-        self._outside: frozenset[Atom] | None = None
         self._fresh_nodes: set[int] | None = None
-        self._holders: dict[Atom, list[Binding]] | None = None
+
+    @cached_property
+    def _captured(self) -> frozenset[Atom]:
+        """The objects that something besides a returned value holds."""
+        return self.facts.captured.objects(self.facts.contents.reach, self.facts.passed.get)
 
     def _evidence(self) -> dict[SiteKey, set[str]]:
         """How each site's object is used, directly and as an argument of functions."""
@@ -315,12 +318,15 @@ class SiteIndex:
 
     def holders_of(self, made: Made) -> Sequence[Binding]:
         """The bindings of an object, or of something that stands for it."""
-        if self._holders is None:
-            self._holders = {}
-            for binding in self.facts.bindings.values():
-                for atom in objects_in(binding.value):
-                    self._holders.setdefault(atom, []).append(binding)
         return self._holders.get(made, ())
+
+    @cached_property
+    def _holders(self) -> dict[Atom, list[Binding]]:
+        found: dict[Atom, list[Binding]] = {}
+        for binding in self.facts.bindings.values():
+            for atom in objects_in(binding.value):
+                found.setdefault(atom, []).append(binding)
+        return found
 
     def _is_run_by_module(self, function: Function) -> bool:
         """Whether calling or making a module reaches a function. The runtime then sees what it calls anyway."""
@@ -404,31 +410,29 @@ class SiteIndex:
             return False  # whoever reads the name may use it
         # What a function returns is another object to the analysis for each of its callers.
         is_returned = site.function is not None and made in map(strip, self._returned(site.function))
-        return not is_returned and made not in self._known_outside()
+        return not is_returned and made not in self._known_outside
 
     def _returned(self, function: Function) -> Value:
         """What a function returns by itself or in a tuple."""
         returned = self.facts.returns.get(function.key, NOTHING)
         return returned.union(*(item for atom in returned if isinstance(atom, Pack) for item in atom.items))
 
+    @cached_property
     def _known_outside(self) -> frozenset[Atom]:
         """The objects that unseen code gets, also from functions that it may call and from instances that it gets."""
-        if self._outside is None:
-            facts, reach = self.facts, self.facts.contents.reach
-            given = [
-                held
-                for table in (facts.returns, facts.yields)
-                for key, held in table.items()
-                if key in facts.escaped or key in facts.called_unseen
-            ]
-            given += [
-                held
-                for (base, _), held in facts.attributes.items()
-                if isinstance(base, Instance) and base.key in facts.opened
-            ]
-            found = facts.captured.handed_over(reach, facts.passed.get)
-            self._outside = found.union(*map(reach, given))
-        return self._outside
+        facts, reach = self.facts, self.facts.contents.reach
+        given = [
+            held
+            for table in (facts.returns, facts.yields)
+            for key, held in table.items()
+            if key in facts.escaped or key in facts.called_unseen
+        ]
+        given += [
+            held
+            for (base, _), held in facts.attributes.items()
+            if isinstance(base, Instance) and base.key in facts.opened
+        ]
+        return facts.captured.handed_over(reach, facts.passed.get).union(*map(reach, given))
 
     def certain_replacements(self, site: Site) -> list[Event]:
         """Where a site's object gets other parameters in every run that makes it, in the order of the text."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -58,10 +59,11 @@ class Report:
         self._decisions: dict[Decision, Hashable] = {}
         self.wraps: dict[tuple[int, str], Wrap] = {}
         self.wrapped: set[SiteKey] = set()
+        # An entry may have led to many files, whose bindings all are among the facts.
+        self._own = [binding for binding in index.facts.bindings.values() if binding.unit is index.script]
         self._bindings: dict[ast.stmt, list[Binding]] = {}
-        for binding in index.facts.bindings.values():
+        for binding in self._own:
             self._bindings.setdefault(binding.statement, []).append(binding)
-        self._stored = frozenset(atom for binding in index.facts.bindings.values() for atom in binding.value)
         self._holders = self._find_holders()
         self._told: set[tuple[int, str]] = set()
         # The proxies at the end of initialisers.
@@ -192,6 +194,11 @@ class Report:
         is_absorbed = id(container.node) in self._index.facts.absorbed.get(Made(site.key), {})
         return is_absorbed and Made(site.key) not in self._stored
 
+    @cached_property
+    def _stored(self) -> frozenset[Atom]:
+        """Everything that a name holds by itself."""
+        return frozenset(atom for binding in self._index.facts.bindings.values() for atom in binding.value)
+
     def _identity_at(self, placement: Placement, site: Site) -> Hashable:
         """The identity of the object that a placement's statement binds, which may be the site's object."""
         for binding in self._bindings.get(placement.statement, ()):
@@ -213,10 +220,10 @@ class Report:
     def _find_holders(self) -> dict[SiteKey, list[tuple[Binding, set[SiteKey]]]]:
         """For each site, the fully known bindings that may hold its object, each with the sites of all it may hold."""
         found: dict[SiteKey, list[tuple[Binding, set[SiteKey]]]] = {}
-        for binding in self._index.facts.bindings.values():
+        for binding in self._own:
             held = [strip(atom) for atom in self._index.facts.passed.sources(binding.value) if atom.is_object]
             sites = {atom.site for atom in held if isinstance(atom, Made)}
-            if binding.unit is self._index.script and sites and all(isinstance(atom, Made) for atom in held):
+            if sites and all(isinstance(atom, Made) for atom in held):
                 for site in sites:
                     found.setdefault(site, []).append((binding, sites))
         return found
@@ -260,8 +267,8 @@ class Report:
 
     def add_bindings(self) -> None:
         """Add the decisions about statements that bind objects made elsewhere."""
-        for binding in self._index.facts.bindings.values():
-            if binding.unit is self._index.script and (binding.statement.lineno, binding.text) not in self._told:
+        for binding in self._own:
+            if (binding.statement.lineno, binding.text) not in self._told:
                 self._add_binding(binding)
 
     def _add_binding(self, binding: Binding) -> None:
