@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.comparisons import counted_comparison
 from proxy_wrapper.program_code.syntax import Scope, names_in, nodes_within
 from proxy_wrapper.source_patterns.data_roles import words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
@@ -48,9 +49,18 @@ def _added(loop: ast.AST) -> dict[str, int]:
     for node in nodes_within(loop):
         if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
             continue
-        if isinstance(node.target, ast.Name) and not _METRICS.isdisjoint(words_of(node.target.id)):
+        if isinstance(node.target, ast.Name) and (_is_metric(node.target.id) or _counts_hits(node.value)):
             found.setdefault(node.target.id, node.lineno)
     return found
+
+
+def _is_metric(name: str) -> bool:
+    return not _METRICS.isdisjoint(words_of(name))
+
+
+def _counts_hits(value: ast.expr) -> bool:
+    """Whether an expression counts how often two others are equal."""
+    return any(counted_comparison(node) for node in ast.walk(value))
 
 
 def _is_set(name: str, inside: Sequence[ast.AST]) -> bool:

@@ -25,6 +25,17 @@ from tests.proxy_wrapper.source_patterns.found import found
         ),
         pytest.param(
             """
+            right = 0
+            for epoch in range(9):
+                for x, y in loader:
+                    right += (model(x).argmax(1) == y).sum().item()
+                print(right / len(loader.dataset))
+            """,
+            5,
+            id="called otherwise, but it counts predictions that are right",
+        ),
+        pytest.param(
+            """
             def fit(model, loader, count):
                 running_loss, epoch = 0.0, 0
                 while epoch < 9:

@@ -37,6 +37,14 @@ plain = Compose([ToTensor()])
         ),
         pytest.param(
             """
+            steps = [RandomCrop(32, padding=4), ToTensor()]
+            test_transform = Compose(steps)
+            """,
+            ("augmented", 2, ("test_transform", "RandomCrop")),
+            id="parts in a list of their own",
+        ),
+        pytest.param(
+            """
             transforms = {
                 "train": Compose([RandomResizedCrop(224), ToTensor()]),
                 "val": Compose([RandomResizedCrop(224), ToTensor()]),

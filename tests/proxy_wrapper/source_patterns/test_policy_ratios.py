@@ -24,6 +24,7 @@ CLIPPED = "torch.clamp(ratio, 0.8, 1.2)"
     [
         ("ratio = torch.exp(logp - logp.detach())", 5),
         ("ratio = (logp - logp.detach()).exp()", 5),
+        ("difference = logp - logp.detach()\n        ratio = torch.exp(difference)", 6),
         ("old = logp.detach(); old_logp = None\n        ratio = torch.exp(logp - old)", 6),
     ],
 )
