@@ -16,6 +16,7 @@ Checks are fitted on one half of the pairs, drawn by the hash of the name; what 
     python benchmarks/diagnosis.py
     python benchmarks/diagnosis.py --half held-out --format markdown
     python benchmarks/diagnosis.py --pair clip_after_step --pair folds_share_a_model
+    python benchmarks/diagnosis.py --style renamed     # the same programs, written otherwise (bugs/styles.py)
     python benchmarks/diagnosis.py --no-pairs --script path/to/train.py path/to/other.py     # scripts that are right
 """
 
@@ -25,6 +26,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bugs.good_run import is_shown
-from bugs.pairs import HALVES, read_pairs
+from bugs.pairs import HALVES, in_style, read_pairs
+from bugs.styles import STYLES, StyleError
 from bugs.tables import render
 from bugs.traced_run import RunFailedError, trace_pair, trace_script
 from bugs.verdicts import Verdict, as_json, describe, judge
@@ -56,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and print the table; the exit code is always 0."""
     args = _parse(arguments)
     pairs = [] if args.no_pairs else _selected(args.pair, args.half)
-    tasks: list[Callable[[], Verdict | Alarms]] = [partial(_try_pair, pair) for pair in pairs]
+    tasks: list[Callable[[], Verdict | Alarms]] = [partial(_try_pair, pair, args.style) for pair in pairs]
     tasks += [partial(_try_script, script) for script in args.script]
     results = _results(tasks, args.jobs)
     verdicts = sorted((one for one in results if isinstance(one, Verdict)), key=lambda one: one.pair)
@@ -87,6 +90,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pair", action="append", metavar="NAME", help="only this pair; may be given several times")
     parser.add_argument("--half", choices=(*HALVES, "all"), default="all", help="only the pairs of one half")
+    parser.add_argument("--style", choices=STYLES, help="rewrite the pairs in this style first")
     parser.add_argument("--no-pairs", action="store_true", help="no pair at all, only what --script names")
     parser.add_argument("--script", nargs="+", type=Path, default=[], metavar="FILE", help="scripts that train rightly")
     parser.add_argument("--jobs", type=int, default=_processors(), help="how many run at a time (default: processors)")
@@ -107,12 +111,14 @@ def _selected(names: Sequence[str] | None, half: str) -> list[Pair]:
     return [pair for pair in pairs if (not names or pair.name in names) and half in (pair.half, "all")]
 
 
-def _try_pair(pair: Pair) -> Verdict:
-    """The findings in both scripts of a pair."""
+def _try_pair(pair: Pair, style: str | None) -> Verdict:
+    """The findings in both scripts of a pair, as they are or in a style."""
     try:
-        buggy, correct = trace_pair(pair.buggy, pair.correct)
-        return judge(pair, buggy.findings, correct, is_shown=is_shown(pair, buggy.deviations))
-    except RunFailedError as error:
+        with tempfile.TemporaryDirectory(prefix="diagnosis-") as folder:
+            tried = pair if style is None else in_style(pair, style, Path(folder))
+            buggy, correct = trace_pair(tried.buggy, tried.correct)
+            return judge(tried, buggy.findings, correct, is_shown=is_shown(tried, buggy.deviations))
+    except (RunFailedError, StyleError) as error:
         return Verdict(pair.name, pair.area, pair.half, pair.code, "failed", problem=str(error))
 
 

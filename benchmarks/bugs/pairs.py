@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from bugs.styles import rewrite
 
 BUGS: Final = Path(__file__).parents[2] / "fixtures" / "bugs"
 
@@ -90,18 +92,35 @@ def read_pairs(folder: Path = BUGS) -> list[Pair]:
     return [_read(path, codes) for path in sorted(folder.iterdir()) if path.is_dir()]
 
 
+def in_style(pair: Pair, style: str, folder: Path) -> Pair:
+    """A pair whose scripts are written into a folder, in one of `STYLES`.
+
+    Raises:
+        StyleError: one of them cannot be written so.
+    """
+    for script in (pair.buggy, pair.correct):
+        Path(folder, script.name).write_text(rewrite(script.read_text(encoding="utf-8"), style), encoding="utf-8")
+    line, _ = _mark_of(pair.name, Path(folder, pair.buggy.name).read_text(encoding="utf-8"))
+    return replace(pair, folder=folder, line=line)
+
+
 def _read(folder: Path, codes: dict[str, Code]) -> Pair:
     for script in ("buggy.py", "correct.py"):
         if not (folder / script).is_file():
             raise MalformedPairError(f"{folder.name} has no {script}.")
     text = (folder / "buggy.py").read_text(encoding="utf-8")
-    marks = [(number, mark[1]) for number, line in enumerate(text.splitlines(), 1) if (mark := _MARK.search(line))]
-    if len(marks) != 1:
-        raise MalformedPairError(f"{folder.name}/buggy.py has {len(marks)} comments '# bug: CODE'; it needs one.")
-    line, code = marks[0]
+    line, code = _mark_of(folder.name, text)
     if code not in codes:
         raise MalformedPairError(f"{folder.name} is for {code!r}, which README.md does not list.")
     reports = re.findall(r"^Report: (.+)", ast.get_docstring(ast.parse(text)) or "", re.MULTILINE)
     if len(reports) != 1:
         raise MalformedPairError(f"The docstring of {folder.name}/buggy.py has {len(reports)} lines 'Report: ...'.")
     return Pair(folder.name, folder, code, line, codes[code].area, reports[0])
+
+
+def _mark_of(name: str, text: str) -> tuple[int, str]:
+    """The line of the bug in a script, and its code."""
+    marks = [(number, mark[1]) for number, line in enumerate(text.splitlines(), 1) if (mark := _MARK.search(line))]
+    if len(marks) != 1:
+        raise MalformedPairError(f"{name}/buggy.py has {len(marks)} comments '# bug: CODE'; it needs one.")
+    return marks[0]
