@@ -35,12 +35,20 @@ def accumulated_counts(scope: Scope) -> Iterator[Pattern]:
             continue
         inside = nodes_within(epochs)
         for batches in inside:
-            added = _added(batches) if isinstance(batches, _INNER) else {}
+            is_inner = isinstance(batches, _INNER) and not _is_given(batches, epochs)
+            added = _added(batches) if is_inner else {}
             for name, line in added.items():
                 is_of_all = scope.is_zero_before(name, epochs.lineno) and not _is_set(name, inside)
                 if name not in told and is_of_all and _is_divided_once(name, epochs, batches, inside):
                     told.add(name)
                     yield Pattern(ACCUMULATED, line, (name,), epochs.lineno)
+
+
+def _is_given(batches: ast.For | ast.AsyncFor, epochs: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Whether the outer loop tells the inner one what to go through: other data in each pass, which add up rightly."""
+    targets = [] if isinstance(epochs, ast.While) else ast.walk(epochs.target)
+    named = {node.id for node in targets if isinstance(node, ast.Name)}
+    return not named.isdisjoint(names_in(batches.iter))
 
 
 def _added(loop: ast.AST) -> dict[str, int]:

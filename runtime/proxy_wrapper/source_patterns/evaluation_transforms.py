@@ -37,12 +37,30 @@ _KNOWN: Final = re.compile(
 """Transforms of images that are neither random nor normalise."""
 _SPLITS: Final = "random_split"
 _ON_PURPOSE: Final = re.compile(
-    r"(^|_)(tta|ssl|self_?sup\w*)(_|$)|contrastive|sup_?con|info_?nce|xent|simclr|simsiam|moco|byol|dino|(two|n|multi)_?(crop|view)|test_?time",
+    r"(^|_)(tta|ssl|self_?sup\w*)(_|$)|contrastive|sup_?con|info_?nce|xent|simclr|simsiam|moco|byol|dino|(two|n|multi)_?(crop|view)|test_?time"
+    r"|upscale|super_?res|denois|(^|_)(sr|lr_img|hr|lq|gt)(_|$)",
     re.IGNORECASE,
 )
 _ATTACKS: Final = re.compile(r"attack|adversar|fgsm|(^|_)pgd", re.IGNORECASE)
 """Words of programs that change pixels before they normalise them in the model."""
 _TRANSFORM: Final = "transform"
+_USUAL: Final = frozenset(
+    {
+        "transform",
+        "transforms",
+        "transformation",
+        "transformations",
+        "tf",
+        "tfm",
+        "tfms",
+        "trans",
+        "aug",
+        "augs",
+        "data",
+    }
+    | {"augment", "augmentation", "augmentations", "compose", "composed", "image", "images", "img", "preprocess", "set"}
+)
+"""Words of names that tell no purpose of a transform; `test_rotated_transform` is for a test of its own."""
 
 
 class _Transform(NamedTuple):
@@ -58,15 +76,18 @@ def evaluation_transforms(scopes: Sequence[Scope]) -> Iterator[Pattern]:
     words = {word for scope in scopes for word in (*scope.words, scope.name)} if transforms else set()
     if not transforms or any(map(_ON_PURPOSE.search, words)):
         return
-    is_attacked = any(map(_ATTACKS.search, words))
     values = [each for scope in scopes for each in scope.assignments]
+    scales = sum(last_name(call.func) == _SCALES for scope in scopes for call in scope.calls)
+    within = sum(_name_of_call(part) == _SCALES for each in transforms for part in each.parts)
+    named = sum(_name_of_call(value) == _SCALES for _, value in values)
+    is_scaled_elsewhere = scales > within + named or any(map(_ATTACKS.search, words))
     for each in transforms:
         if not _is_held_out(each.name):
             continue
         drawn = next((part for part in each.parts if _is_random(part)), None)
-        if drawn is not None:
+        if drawn is not None and _USUAL.issuperset(role_of(each.name).rest):
             yield Pattern(AUGMENTED, drawn.lineno, (each.name, _name_of_call(drawn)))
-        yield from () if is_attacked else _not_normalised(each, transforms, values)
+        yield from () if is_scaled_elsewhere else _not_normalised(each, transforms, values)
     for scope in scopes:
         yield from _augmented_data(scope, transforms)
 

@@ -31,6 +31,8 @@ _IS_BEST: Final = "is_best"
 _GREATER: Final = (ast.Gt, ast.GtE)
 _LESS: Final = (ast.Lt, ast.LtE)
 _PAIR: Final = 2
+_TURNED: Final = frozenset({"neg", "negative", "adv", "adversarial", "attack"})
+"""Words of losses that are to be high."""
 
 
 def worst_kept(scope: Scope) -> Iterator[Pattern]:
@@ -38,10 +40,17 @@ def worst_kept(scope: Scope) -> Iterator[Pattern]:
     for node in scope.nodes:
         if isinstance(node, ast.If) and (found := _compared(node.test)):
             new, best = found
-            if _takes(node, new, best) and _keeps_weights(node):
+            if _takes(node, new, best) and _keeps_weights(node) and not _is_turned(new, scope):
                 yield Pattern(WORST_KEPT, node.test.lineno, (new, best))
     if _IS_BEST in scope.words:
         yield from _extremes(scope)
+
+
+def _is_turned(new: str, scope: Scope) -> bool:
+    """Whether a loss is to be high: it is that of an attack, or has been negated."""
+    values = [value for target, value in scope.assignments if ast.unparse(target) == new]
+    is_negated = any(isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.USub) for each in values)
+    return is_negated or not _TURNED.isdisjoint(words_of(new))
 
 
 def _compared(test: ast.expr) -> tuple[str, str] | None:

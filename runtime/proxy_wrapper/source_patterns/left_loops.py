@@ -25,6 +25,10 @@ _ADDING: Final = frozenset({"append", "extend", "update", "add"})
 """The methods that add something to a list, a set or a meter."""
 
 
+_RETRIES: Final = (ast.Continue, ast.Yield, ast.Try)
+"""What a loop has that is left on purpose in its first pass that gets so far."""
+
+
 def left_loops(scope: Scope) -> Iterator[Pattern]:
     """The loops of a scope whose last statement returns what they add up. `other` is the line of the loop."""
     for loop in scope.nodes:
@@ -32,7 +36,7 @@ def left_loops(scope: Scope) -> Iterator[Pattern]:
             continue
         last = _last_statement(loop)
         inside = nodes_within(loop)
-        if last is None or last.value is None or any(isinstance(each, (ast.Continue, ast.Yield)) for each in inside):
+        if last is None or last.value is None or any(isinstance(each, _RETRIES) for each in inside):
             continue
         begun = {each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
         added = [name for name in _added(inside) if name in names_in(last.value)]

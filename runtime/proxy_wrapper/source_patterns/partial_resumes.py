@@ -54,12 +54,25 @@ def partial_resumes(scopes: Sequence[Scope]) -> Iterator[Pattern]:
     counted = {
         name for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == "range" for name in _read(node)
     }
+    if any(_loads_unknown(call) for scope in scopes for call in scope.calls):
+        return
     for scope in scopes:
         line = _resumed(scope, counted)
         for each in saved if line else ():
             is_loaded = any(_KEPT.search(name) and _kind(name) == _kind(each.owner) for name in loaded)
             if not is_loaded and mentioned.count(each.key) == 1:
                 yield Pattern(LEFT, line, (each.owner, each.key), each.line)
+
+
+def _loads_unknown(call: ast.Call) -> bool:
+    """Whether a call loads an item of a checkpoint whose key is computed; it may be that of an optimizer."""
+    given = call.args[0] if call.args else None
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != _LOADS:
+        return False
+    key: ast.expr | None = given.slice if isinstance(given, ast.Subscript) else None
+    if isinstance(given, ast.Call) and last_name(given.func) == "get" and given.args:
+        key = given.args[0]
+    return key is not None and not isinstance(key, ast.Constant)
 
 
 def _saved(scope: Scope) -> Iterator[_Saved]:

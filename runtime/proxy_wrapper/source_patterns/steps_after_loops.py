@@ -27,6 +27,9 @@ _USUAL: Final = frozenset(
 """Names that do not read or replace a gradient."""
 
 
+_SCHEDULER: Final = "sched"
+
+
 def steps_after_loops(scope: Scope) -> Iterator[Pattern]:
     """The steps after loops of a scope that clear gradients in each pass. `other` is the line of the loop."""
     for node in scope.nodes:
@@ -59,4 +62,5 @@ def _stepped(statement: ast.stmt) -> str:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
         return ""
-    return ast.unparse(call.func.value)
+    stepped = ast.unparse(call.func.value)
+    return "" if _SCHEDULER in stepped.lower() else stepped

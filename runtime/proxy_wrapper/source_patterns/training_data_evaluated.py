@@ -32,6 +32,12 @@ _EVALUATES: Final = frozenset({"eval", "evaluate", "evaluation", "valid", "valid
 _VALIDATES: Final = _EVALUATES - {"eval", "evaluate", "evaluation"}
 """The words of functions that use held-out data alone; an `evaluate` may rightly get any data."""
 _LEARNS: Final = frozenset({"train", "training", "fit", "backward"})
+_COMPARES: Final = frozenset({"knn", "nearest", "neighbors", "neighbours", "bank", "memory", "linear", "probe"})
+_CALIBRATES: Final = frozenset(
+    {"ptq", "quant", "quantize", "quantization", "calibrate", "calibration", "bn", "overfit"}
+)
+_ON_PURPOSE: Final = _LEARNS | _COMPARES | _CALIBRATES
+"""Words of functions that rightly go through training data: they learn, look up neighbours, or calibrate."""
 _FEWEST_ARGUMENTS: Final = 3
 """The positional arguments of a `DataLoader` that leave out its sampler: data set, batch size, shuffle."""
 
@@ -76,7 +82,7 @@ def _evaluations(scope: Scope, held_out: set[tuple[str, ...]]) -> Iterator[Patte
         (target,), call = node.targets, node.value
         results = target.elts if isinstance(target, ast.Tuple) else [target]
         words = frozenset(words_of(last_name(call.func)))
-        if words.isdisjoint(_EVALUATES) or not words.isdisjoint(_LEARNS) or not all(map(_is_held_out, results)):
+        if words.isdisjoint(_EVALUATES) or not words.isdisjoint(_ON_PURPOSE) or not all(map(_is_held_out, results)):
             continue
         given = [*call.args, *(each.value for each in call.keywords)]
         named = (each for value in given for each in ast.walk(value) if isinstance(each, (ast.Name, ast.Attribute)))
@@ -90,15 +96,22 @@ def _evaluations(scope: Scope, held_out: set[tuple[str, ...]]) -> Iterator[Patte
 def _validations(scope: Scope, held_out: set[tuple[str, ...]]) -> Iterator[Pattern]:
     """Functions called a validation or test, which mention no held-out data and go through training data."""
     words = frozenset(words_of(scope.name))
-    if words.isdisjoint(_VALIDATES) or not words.isdisjoint(_LEARNS) or "backward" in scope.words:
+    if words.isdisjoint(_VALIDATES) or not words.isdisjoint(_ON_PURPOSE) or "backward" in scope.words:
         return
     if any(role.is_held_out and role.rest and not _DATA.isdisjoint(role.rest) for role in map(role_of, scope.words)):
         return
-    for node in scope.nodes:
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            iterated = iterated_by(node)
-            if _is_training_data(iterated, _BATCHES, held_out):
-                yield Pattern(EVALUATED, iterated.lineno, (ast.unparse(iterated), scope.name))
+    loops = [node for node in scope.nodes if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension))]
+    iterated = [iterated_by(loop) for loop in loops]
+    if any(is_variable(each) and not _BATCHES.isdisjoint(words_of(_name_of(each))) for each in _others(iterated)):
+        return  # It compares what it learns of the training data with other data.
+    for each in iterated:
+        if _is_training_data(each, _BATCHES, held_out):
+            yield Pattern(EVALUATED, each.lineno, (ast.unparse(each), scope.name))
+
+
+def _others(iterated: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    """What is not called training data."""
+    return (each for each in iterated if not role_of(_name_of(each)).is_training)
 
 
 def _is_held_out(target: ast.expr) -> bool:

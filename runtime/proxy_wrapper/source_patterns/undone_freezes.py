@@ -45,6 +45,8 @@ def _of_block(block: Sequence[ast.stmt]) -> Iterator[Pattern]:
         if model is None:
             if _may_train(statement):
                 frozen.clear()
+            for name in [each for each in frozen if _uses(statement, each)]:
+                del frozen[name]  # As where a generator's loss is computed with a discriminator that is frozen so long.
             continue
         inside = nodes_within(statement)
         freezes = [node.lineno for node in inside if isinstance(node, ast.stmt) and sets_requires_grad(node) is False]
@@ -76,6 +78,13 @@ def sets_requires_grad(statement: ast.stmt) -> bool | None:
         value = call.args[0] if last_name(call.func) == f"{_REQUIRES}_" and call.args else None
     constant = value.value if isinstance(value, ast.Constant) else None
     return constant if isinstance(constant, bool) else None
+
+
+def _uses(statement: ast.stmt, model: str) -> bool:
+    """Whether a statement calls a model, or what it is a part of, or passes it to a function."""
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    used = {ast.unparse(each) for call in calls for each in (call.func, *call.args)}
+    return any(f"{model}.".startswith(f"{each}.") for each in used)
 
 
 def _may_train(statement: ast.stmt) -> bool:

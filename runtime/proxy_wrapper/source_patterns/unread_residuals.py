@@ -28,7 +28,7 @@ _RESIDUALS: Final = re.compile(r"(x_)?(identity|residual|shortcut|skip)(_x|\d)?|
 
 def unread_residuals(scope: Scope) -> Iterator[Pattern]:
     """The residuals that a `forward` sets aside and never reads; told where a tensor is added to itself, if one is."""
-    if scope.owner is None or scope.name != "forward":
+    if scope.owner is None or scope.name != "forward" or "locals" in scope.words:
         return
     methods = (each for each in scope.owner.body if isinstance(each, ast.FunctionDef) and each.name == scope.name)
     for forward in methods:

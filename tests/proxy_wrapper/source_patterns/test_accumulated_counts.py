@@ -112,6 +112,16 @@ for epoch in range(9):
             """,
             id="divided outside of the loop over epochs",
         ),
+        pytest.param(
+            """
+            total_loss = 0
+            for part in range(4):
+                for x, y in batches_of(part):
+                    total_loss += criterion(model(x), y).item()
+                print(total_loss / count)
+            """,
+            id="other data in each pass",
+        ),
     ],
 )
 def test_other_sums_are_not(text: str) -> None:

@@ -105,6 +105,12 @@ def test_held_out_data_that_are_prepared_otherwise(text: str, expected: tuple[st
         pytest.param(
             BOTH.format("T.ToTensor()") + "loss = attack(model)\n", id="attacked, and normalised in the model"
         ),
+        pytest.param(
+            BOTH.format("T.ToTensor()") + "model = nn.Sequential(T.Normalize(mean, std), net)\n",
+            id="normalised by the model",
+        ),
+        pytest.param("test_rotated_transform = Compose([RandomRotation(30)])\n", id="a test of its own"),
+        pytest.param("val_transform = Compose([RandomCrop(96)])\nx = upscale(y)\n", id="patches of large images"),
         pytest.param("test_transform = Compose([ToTensor()])\n", id="nothing is normalised"),
         pytest.param("test_transform = Compose([RandomRotation(0), RandomHorizontalFlip(p=0)])\n", id="never random"),
         pytest.param("train_transform = Compose([RandomCrop(32)])\n", id="of training"),

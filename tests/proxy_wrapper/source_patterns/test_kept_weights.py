@@ -44,12 +44,19 @@ def test_a_worse_value_that_becomes_the_best(new: str, test: str, best: str, kee
         pytest.param("loss", ">", "worst_loss", "worst_loss", SAVE, id="the worst"),
         pytest.param("score", ">", "best_score", "best_score", SAVE, id="a name that does not tell"),
         pytest.param("acc", ">", "best_loss", "best_loss", SAVE, id="names that differ"),
+        pytest.param("adv_loss", ">", "best_loss", "best_loss", SAVE, id="the loss of an attack"),
         pytest.param("losses[0]", ">", "best_loss", "best_loss", SAVE, id="no variable"),
         pytest.param("loss", "!=", "best_loss", "best_loss", SAVE, id="another comparison"),
     ],
 )
 def test_other_comparisons(new: str, test: str, best: str, target: str, keep: str) -> None:
     assert found(BRANCH.format(new, test, best, target, new, keep), worst_kept) == []
+
+
+def test_a_loss_that_has_been_negated() -> None:
+    branch = BRANCH.format("val_loss", ">", "best_loss", "best_loss", "val_loss", SAVE)
+    assert found(f"val_loss = evaluate(model)\n{branch}", worst_kept) != []
+    assert found(f"val_loss = -evaluate(model)\n{branch}", worst_kept) == []
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,19 @@ def test_a_loop_that_returns_what_it_adds_up(text: str, line: int, names: tuple[
             """,
             id="something else is returned",
         ),
+        pytest.param(
+            """
+            def attempt(sources):
+                log = []
+                for source in sources:
+                    try:
+                        log.append(read(source))
+                    except OSError:
+                        log.append(None)
+                    return log
+            """,
+            id="what may fail",
+        ),
     ],
 )
 def test_other_loops(text: str) -> None:

@@ -64,6 +64,7 @@ def test_state_that_stays_in_the_checkpoint(text: str, expected: tuple[int, tupl
         pytest.param(
             SCRIPT.format('for key in ("model", "optim"): objects[key].load_state_dict(saved[key])'), id="all"
         ),
+        pytest.param(SCRIPT.format("for each in objects: each.load_state_dict(saved.get(key(each)))"), id="by keys"),
         pytest.param(SCRIPT.replace("range(start, 10)", "range(10)").format(""), id="fine-tuned from the start"),
         pytest.param(SCRIPT.replace("loss.backward()", "evaluate()").format(""), id="evaluated"),
         pytest.param(SCRIPT.replace(', "optim": optimizer.state_dict()', "").format(""), id="not saved"),

@@ -33,6 +33,7 @@ def test_a_step_after_a_loop_that_clears(clears: str) -> None:
         pytest.param(CLEARS, "pass", "pass", STEPS, id="gradients of the whole set"),
         pytest.param("pass", CLEARS, "sums = [p.grad for p in params]", STEPS, id="gradients that are collected"),
         pytest.param("pass", CLEARS, "add_gradients(model)", STEPS, id="a function that may collect them"),
+        pytest.param("pass", CLEARS, "engine.update()", "scheduler.step()", id="a step of a scheduler"),
         pytest.param("pass", CLEARS, "pass", "print(loss)", id="no step"),
     ],
 )

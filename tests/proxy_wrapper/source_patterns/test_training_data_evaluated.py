@@ -109,6 +109,17 @@ def test_training_data_in_place_of_others_are_found(text: str, expected: tuple[i
             TRAINER.format("test_learning", "for x in self.train_loader: self.model(x).backward()"),
             id="a test that learns",
         ),
+        pytest.param(
+            TRAINER.format(
+                "validate",
+                "bank = [self.model(x) for x in self.train_loader]; [near(bank, x) for x in self.loader]",
+            ),
+            id="neighbours in the training data",
+        ),
+        pytest.param(
+            TRAINER.format("test_quantization", "for x in self.train_loader: self.model(x)"), id="calibration"
+        ),
+        pytest.param("val_loader = 1\nval_acc = knn_eval(model, train_loader)\n", id="neighbours by a function"),
         pytest.param(TRAINER.format("train", "for x in self.train_loader: self.model(x)"), id="training"),
         pytest.param(
             """

@@ -42,6 +42,7 @@ def test_a_forgotten_residual_is_found(text: str, expected: tuple[int, tuple[str
         pytest.param(
             BLOCK.format("forward", "residual = x", "out = self.merge(out, lambda: residual)"), id="handed on"
         ),
+        pytest.param(BLOCK.format("forward", "residual = x", "out = self.merge(**locals())"), id="read by its name"),
         pytest.param(BLOCK.format("forward", "kept = x", "pass"), id="another name"),
         pytest.param(BLOCK.format("forward", "x, skip = self.split(x)", "pass"), id="a part of a result"),
         pytest.param(BLOCK.format("features", "identity = x", "pass"), id="another method"),
