@@ -102,6 +102,7 @@ def _train(
     clips: bool = False,
     autocast: torch.dtype | None = None,
     scaler: torch.amp.GradScaler | None = None,
+    unscales: bool = True,
 ) -> list[torch.Tensor]:
     """The losses, on the device."""
     image, word, label = given
@@ -114,7 +115,8 @@ def _train(
             loss.backward()
         else:
             scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
+            if unscales:
+                scaler.unscale_(optimizer)
         if clips:
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         if scaler is None:
@@ -150,6 +152,12 @@ def with_scaled_losses(model: nn.Module, given: Batch) -> list[torch.Tensor]:
     """Waits for the device in each step, as `GradScaler` does to know whether there is an infinity."""
     scaler = torch.amp.GradScaler(given[0].device.type, init_scale=128.0)
     return _train(model, given, torch.optim.SGD(model.parameters(), lr=0.1), scaler=scaler, clips=True)
+
+
+def with_scaled_gradients_clipped(model: nn.Module, given: Batch) -> list[torch.Tensor]:
+    """Clips gradients that are still scaled, and waits likewise."""
+    scaler = torch.amp.GradScaler(given[0].device.type, init_scale=1024.0)
+    return _train(model, given, torch.optim.SGD(model.parameters(), lr=0.1), scaler=scaler, clips=True, unscales=False)
 
 
 def by_hand(model: nn.Module, given: Batch) -> list[torch.Tensor]:
@@ -242,10 +250,11 @@ def into_infinity(model: nn.Module, given: Batch) -> list[torch.Tensor]:
 PROGRAMS: Final[dict[str, Program]] = {
     program.__name__: program
     for program in (
-        *(with_adam, with_momentum, fused, clipped, in_mixed_precision, with_scaled_losses, by_hand),
+        *(with_adam, with_momentum, fused, clipped, in_mixed_precision, with_scaled_losses),
+        *(with_scaled_gradients_clipped, by_hand),
         *(around_versions, accumulating, never_cleared, cleared_in_place, with_checkpoints, into_infinity),
     )
 }
 
-WAITING: Final = frozenset({"with_scaled_losses", "with_checkpoints"})
+WAITING: Final = frozenset({"with_scaled_losses", "with_scaled_gradients_clipped", "with_checkpoints"})
 """The programs that wait for the device while they train."""

@@ -15,6 +15,7 @@ from proxy_wrapper.intercept.attaching.call_sites import hide_frames, uncounted
 from proxy_wrapper.intercept.attaching.replacing import ReplacingInterceptor, Target
 from proxy_wrapper.intercept.state.state_records import gradient_of
 from proxy_wrapper.levels import INFO
+from proxy_wrapper.values.statistics import is_hosted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,26 +71,36 @@ class _Scaled:
         clipped: before how many the gradients were clipped while still scaled.
         undivided: how many steps the optimizer took with gradients that were still scaled.
         unscaled: how many backward passes had begun when it last divided the gradients.
-        last_skipped: the number of the last skipped step, and the scale then.
+        last_skipped: the step that was skipped last.
     """
 
     __slots__ = ("clipped", "count", "last_skipped", "skipped", "stuck", "undivided", "unscaled")
 
     def __init__(self) -> None:
         self.count = self.skipped = self.stuck = self.clipped = self.undivided = self.unscaled = 0
-        self.last_skipped: tuple[int, float] | None = None
+        self.last_skipped: _Skip | None = None
+
+
+class _Skip(NamedTuple):
+    """A skipped step: its number, the scale if it can be read, and how often the scaler had lowered or raised it."""
+
+    number: int
+    scale: float | None
+    updates: int
 
 
 class _Scaler:
     """A gradient scaler: its number, where it was created, and what it has done for each optimizer.
 
-    `scaled` is the number of the backward pass that follows the last scaling of a loss.
+    `scaled` is the number of the backward pass that follows the last scaling of a loss, `updates` the number of calls
+    of `update` that left the scale to the scaler. `is_given`: the program has given it a scale.
     """
 
     def __init__(self, number: int, made: int) -> None:
         self.id = number
         self.made = made
-        self.scaled = 0
+        self.scaled = self.updates = 0
+        self.is_given = False
         self.steps: weakref.WeakKeyDictionary[Any, _Scaled] = weakref.WeakKeyDictionary()
 
 
@@ -115,6 +126,7 @@ class ClippedGradients(ReplacingInterceptor):
             Target(torch.amp.GradScaler, "scale", self._loss_scaler),
             Target(torch.amp.GradScaler, "unscale_", self._unscaler),
             Target(torch.amp.GradScaler, "_maybe_opt_step", self._scaler_stepper),
+            Target(torch.amp.GradScaler, "update", self._scaler_updater),
         )
 
     # Clipping.
@@ -280,7 +292,7 @@ class ClippedGradients(ReplacingInterceptor):
         if steps.unscaled == known.scaled or is_supported or not self._updates.place_of_passes(optimizer):
             return
         steps.undivided += 1
-        if _is_power_of_two(steps.undivided) and scaler.get_scale() != 1.0 and not self._is_scale_read():
+        if _is_power_of_two(steps.undivided) and _is_scaling(scaler, known) and not self._is_scale_read():
             self._emit(known, steps, optimizer, self._tracer.locator.locate(5))
 
     def _is_scale_read(self) -> bool:
@@ -307,15 +319,15 @@ class ClippedGradients(ReplacingInterceptor):
         if not scaler.is_enabled():
             return
         passes = self._updates.count_passes()
-        self._known(scaler, optimizer)[1].unscaled = passes
+        known, steps = self._known(scaler, optimizer)
+        steps.unscaled = passes
         if not self._clipped:
             return
         clipped = [each for each in self._clipped if each.passes == passes]
         own = {id(each.grad) for group in optimizer.param_groups for each in group["params"]} if clipped else set()
         early = next((each for each in clipped if not each.gradients.isdisjoint(own)), None)
-        if early is None or scaler.get_scale() == 1.0:
+        if early is None or not _is_scaling(scaler, known):
             return
-        known, steps = self._known(scaler, optimizer)
         steps.clipped += 1
         if _is_power_of_two(steps.clipped):
             self._emit(known, steps, optimizer, early.location)
@@ -344,13 +356,34 @@ class ClippedGradients(ReplacingInterceptor):
         steps.count += 1
         if tracer.step != before or self._updates.last_event_of(optimizer) is None:
             return
-        scale = scaler.get_scale()
-        last, steps.last_skipped = steps.last_skipped, (steps.count, scale)
+        skip = _Skip(steps.count, _scale_of(scaler), known.updates)
+        last, steps.last_skipped = steps.last_skipped, skip
         steps.skipped += 1
-        is_stuck = last is not None and scale >= last[1] and steps.count - last[0] < scaler.get_growth_interval()
+        interval = scaler.get_growth_interval()
+        is_stuck = last is not None and skip.number - last.number < interval and not _is_lower(skip, last)
         steps.stuck += is_stuck
         if _is_power_of_two(steps.skipped) or (is_stuck and _is_power_of_two(steps.stuck)):
             self._emit(known, steps, optimizer, tracer.locator.locate(3))
+
+    def _scaler_updater(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @uncounted
+        def update(scaler: Any, new_scale: Any = None) -> None:
+            self._note(self._updates_scale, scaler, new_scale)
+            try:
+                original(scaler, new_scale)
+            except BaseException as error:
+                hide_frames(error)
+                raise
+
+        return update
+
+    def _updates_scale(self, scaler: Any, new_scale: Any) -> None:
+        """Note whether the scaler itself chooses its next scale."""
+        known = self._scalers.get(scaler)
+        if known is not None:
+            known.updates += new_scale is None
+            known.is_given |= new_scale is not None
 
     def _known(self, scaler: Any, optimizer: torch.optim.Optimizer) -> tuple[_Scaler, _Scaled]:
         known = self._scalers.get(scaler)
@@ -387,3 +420,26 @@ class ClippedGradients(ReplacingInterceptor):
 
 def _is_power_of_two(count: int) -> bool:
     return count & (count - 1) == 0
+
+
+def _scale_of(scaler: Any) -> float | None:
+    """The scale of a scaler; None on an accelerator, where reading it would make the training thread wait."""
+    held: torch.Tensor | None = scaler._scale
+    scale: float | None = scaler.get_scale() if held is None or is_hosted(held) else None
+    return scale
+
+
+def _is_scaling(scaler: Any, known: _Scaler) -> bool:
+    """Whether the scale is not 1. If it cannot be read, whether it has been lowered too seldom to have come to 1."""
+    scale = _scale_of(scaler)
+    if scale is not None:
+        return scale != 1.0
+    lowest: float = scaler._init_scale * scaler.get_backoff_factor() ** known.updates
+    return lowest > 1.0 and not known.is_given
+
+
+def _is_lower(skip: _Skip, last: _Skip) -> bool:
+    """Whether the scale at a skipped step was lower than at the one skipped before; an `update` has lowered it."""
+    if skip.scale is None or last.scale is None:
+        return skip.updates > last.updates
+    return skip.scale < last.scale
