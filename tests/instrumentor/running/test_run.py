@@ -17,7 +17,7 @@ SILENT = {"killed", "terminated", "a syntax error"}
 """What ends before a line can be said."""
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_program_does_the_same(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"

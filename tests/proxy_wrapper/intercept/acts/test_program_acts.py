@@ -29,6 +29,7 @@ from proxy_wrapper.events import (
     Location,
     ScalerStep,
 )
+from proxy_wrapper.intercept.acts.clipped_gradients import _is_scaling, _Scaler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -396,6 +397,16 @@ def test_steps_that_are_skipped_with_one_scale_are_counted(logdir: str, seen: Me
         optimizer.zero_grad()
     last = of(seen, ScalerStep)[-1]
     assert (last.count, last.skipped, last.stuck) == (4, 3, 2)
+
+
+def test_a_scale_on_an_accelerator_is_not_read() -> None:
+    scaler, known = torch.amp.GradScaler("cpu", init_scale=8.0), _Scaler(1, 0)
+    scaler._scale = torch.ones((), device="meta")  # Reading it would raise.
+    assert _is_scaling(scaler, known)
+    known.updates = 3  # It may have been halved three times.
+    assert not _is_scaling(scaler, known)
+    known.updates, known.is_given = 0, True
+    assert not _is_scaling(scaler, known)
 
 
 # Dropout.
