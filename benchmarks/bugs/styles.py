@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -20,6 +21,7 @@ import libcst.matchers as m
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_GLOBAL: Final = re.compile(r"^(\s*)global ")
 _NEVER_RENAMED: Final = frozenset({"self", "cls", "_", "main", *dir(builtins)})
 _UNORDERED: Final = m.OneOf(
     m.Lambda(),
@@ -80,7 +82,7 @@ def _in_function(text: str) -> str:
         for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
     }
     indented = [
-        line if number in within_text or not line else f"    {line.replace('global ', 'nonlocal ')}"
+        line if number in within_text or not line else _GLOBAL.sub(r"\1nonlocal ", f"    {line}")
         for number, line in enumerate(lines[blank:], blank + 1)
     ]
     return "\n".join([*lines[: blank - 1], "def whole_script():", *indented, "", "whole_script()", ""])

@@ -736,9 +736,10 @@ class ScalerStep(Happening, frozen=True, gc=False):
 
     `id` is its number, `optimizer_id` that of the optimizer, `made` the location where the scaler was created, and
     `count` how many steps it has reached. `skipped` counts those that it skipped because gradients were not finite.
-    `stuck` counts the skipped ones whose scale was no smaller than at the one skipped before. `clipped` counts the
-    steps whose gradients were clipped before they were unscaled; `location` is then the place of the clipping.
-    `undivided` counts the steps that the optimizer took without the scaler, with gradients that were still scaled.
+    `stuck` counts the skipped ones whose scale was no smaller than at the one skipped before; on an accelerator, where
+    it is not read, those without an `update` in between. `clipped` counts the steps whose gradients were clipped before
+    they were unscaled; `location` is then the place of the clipping. `undivided` counts the steps that the optimizer
+    took without the scaler, with gradients that were still scaled.
     """
 
     id: Count = 0

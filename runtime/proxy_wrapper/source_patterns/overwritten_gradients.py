@@ -1,9 +1,9 @@
 """Finds loops over losses in which the gradients of each loss replace those of the one before.
 
 for loss in losses:
-grads = torch.autograd.grad(loss, parameters, retain_graph=True)
-for parameter, grad in zip(parameters, grads):
-parameter.grad = grad                       # and no step in the loop
+    grads = torch.autograd.grad(loss, parameters, retain_graph=True)
+    for parameter, grad in zip(parameters, grads):
+        parameter.grad = grad                       # and no step in the loop
 """
 
 from __future__ import annotations

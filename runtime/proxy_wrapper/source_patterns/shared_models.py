@@ -2,7 +2,7 @@
 
 model = build_model()
 for fold, (train_rows, test_rows) in enumerate(splitter.split(x)):
-train(model, x[train_rows])                     # and nothing resets or copies the model
+    train(model, x[train_rows])                     # and nothing resets or copies the model
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Finds loops that unfreeze what the statements before them have frozen.
 
 for name, parameter in model.named_parameters():
-if "backbone" in name:
-parameter.requires_grad = False
+    if "backbone" in name:
+        parameter.requires_grad = False
 for parameter in model.parameters():                # and nothing trains in between
-parameter.requires_grad = True
+    parameter.requires_grad = True
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def sets_requires_grad(statement: ast.stmt) -> bool | None:
 def _uses(statement: ast.stmt, model: str) -> bool:
     """Whether a statement calls a model, or what it is a part of, or passes it to a function."""
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    used = {ast.unparse(each) for call in calls for each in (call.func, *call.args)}
+    used = {
+        ast.unparse(each) for call in calls for each in (call.func, *call.args, *(word.value for word in call.keywords))
+    }
     return any(f"{model}.".startswith(f"{each}.") for each in used)
 
 

@@ -1,10 +1,10 @@
 """Finds models that get other weights for an evaluation in the training loop, and never their own back.
 
 for epoch in range(epochs):
-train(model)                                    # steps
-ema.store(model.parameters())
-ema.copy_to(model.parameters())                 # and nothing calls `ema.restore`
-validate(model)
+    train(model)                                    # steps
+    ema.store(model.parameters())
+    ema.copy_to(model.parameters())                 # and nothing calls `ema.restore`
+    validate(model)
 """
 
 from __future__ import annotations

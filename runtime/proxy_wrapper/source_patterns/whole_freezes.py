@@ -1,7 +1,7 @@
 """Finds code that freezes all parameters of a model.
 
 for parameter in model.parameters():
-parameter.requires_grad = False
+    parameter.requires_grad = False
 """
 
 from __future__ import annotations

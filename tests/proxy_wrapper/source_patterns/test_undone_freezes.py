@@ -42,6 +42,7 @@ def test_a_loop_that_unfreezes_what_was_frozen(text: str) -> None:
         pytest.param(script(between="loss = criterion(model(x))"), id="frozen while a loss is computed"),
         pytest.param(script(frozen="model.body", between="loss = model(x).mean()"), id="a part, likewise"),
         pytest.param(script(between="loss = loss_of(generator, model)"), id="frozen for a function"),
+        pytest.param(script(between="loss = loss_of(critic=model)"), id="frozen for a keyword of one"),
         pytest.param(script(frozen="teacher"), id="another model"),
         pytest.param(script(after="if p.ndim > 1: p.requires_grad = True"), id="unfrozen in part"),
         pytest.param(script(after="p.requires_grad = False"), id="frozen"),

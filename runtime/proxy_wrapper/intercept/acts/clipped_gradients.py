@@ -93,14 +93,15 @@ class _Scaler:
     """A gradient scaler: its number, where it was created, and what it has done for each optimizer.
 
     `scaled` is the number of the backward pass that follows the last scaling of a loss, `updates` the number of calls
-    of `update` that left the scale to the scaler. `is_given`: the program has given it a scale.
+    of `update` that left the scale to the scaler. `is_given`: the program has given it a scale, or its class has an
+    `update` of its own, which is not counted.
     """
 
-    def __init__(self, number: int, made: int) -> None:
+    def __init__(self, number: int, made: int, kind: type) -> None:
         self.id = number
         self.made = made
         self.scaled = self.updates = 0
-        self.is_given = False
+        self.is_given = kind.update is not torch.amp.GradScaler.update  # type: ignore[attr-defined]
         self.steps: weakref.WeakKeyDictionary[Any, _Scaled] = weakref.WeakKeyDictionary()
 
 
@@ -262,7 +263,7 @@ class ClippedGradients(ReplacingInterceptor):
 
     def _scaler_made(self, scaler: Any) -> None:
         self._made += 1
-        self._scalers[scaler] = _Scaler(self._made, self._tracer.locator.locate(3))
+        self._scalers[scaler] = _Scaler(self._made, self._tracer.locator.locate(3), type(scaler))
 
     def _loss_scaler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -360,7 +361,7 @@ class ClippedGradients(ReplacingInterceptor):
         last, steps.last_skipped = steps.last_skipped, skip
         steps.skipped += 1
         interval = scaler.get_growth_interval()
-        is_stuck = last is not None and skip.number - last.number < interval and not _is_lower(skip, last)
+        is_stuck = last is not None and skip.number - last.number < interval and not _may_be_lower(known, skip, last)
         steps.stuck += is_stuck
         if _is_power_of_two(steps.skipped) or (is_stuck and _is_power_of_two(steps.stuck)):
             self._emit(known, steps, optimizer, tracer.locator.locate(3))
@@ -389,7 +390,7 @@ class ClippedGradients(ReplacingInterceptor):
         known = self._scalers.get(scaler)
         if known is None:
             self._made += 1
-            known = self._scalers[scaler] = _Scaler(self._made, 0)
+            known = self._scalers[scaler] = _Scaler(self._made, 0, type(scaler))
         steps = known.steps.get(optimizer)
         if steps is None:
             steps = known.steps[optimizer] = _Scaled()
@@ -438,8 +439,11 @@ def _is_scaling(scaler: Any, known: _Scaler) -> bool:
     return lowest > 1.0 and not known.is_given
 
 
-def _is_lower(skip: _Skip, last: _Skip) -> bool:
-    """Whether the scale at a skipped step was lower than at the one skipped before; an `update` has lowered it."""
+def _may_be_lower(known: _Scaler, skip: _Skip, last: _Skip) -> bool:
+    """Whether the scale at a skipped step was lower than at the one skipped before.
+
+    If it cannot be read: whether an `update` may have lowered it.
+    """
     if skip.scale is None or last.scale is None:
-        return skip.updates > last.updates
+        return known.is_given or skip.updates > last.updates
     return skip.scale < last.scale

@@ -29,7 +29,7 @@ from proxy_wrapper.events import (
     Location,
     ScalerStep,
 )
-from proxy_wrapper.intercept.acts.clipped_gradients import _is_scaling, _Scaler
+from proxy_wrapper.intercept.acts.clipped_gradients import _is_scaling, _may_be_lower, _Scaler, _Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -400,13 +400,26 @@ def test_steps_that_are_skipped_with_one_scale_are_counted(logdir: str, seen: Me
 
 
 def test_a_scale_on_an_accelerator_is_not_read() -> None:
-    scaler, known = torch.amp.GradScaler("cpu", init_scale=8.0), _Scaler(1, 0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    known = _Scaler(1, 0, type(scaler))
     scaler._scale = torch.ones((), device="meta")  # Reading it would raise.
     assert _is_scaling(scaler, known)
     known.updates = 3  # It may have been halved three times.
     assert not _is_scaling(scaler, known)
     known.updates, known.is_given = 0, True
     assert not _is_scaling(scaler, known)
+
+
+def test_steps_skipped_with_a_scale_that_is_not_read_are_stuck_without_an_update() -> None:
+    class OwnUpdate(torch.amp.GradScaler):
+        def update(self, new_scale: Any = None) -> None:
+            super().update(new_scale)
+
+    first, second = _Skip(1, None, 0), _Skip(2, None, 0)
+    plain, own = _Scaler(1, 0, torch.amp.GradScaler), _Scaler(2, 0, OwnUpdate)
+    assert not _may_be_lower(plain, second, first)
+    assert _may_be_lower(plain, _Skip(2, None, 1), first)
+    assert _may_be_lower(own, second, first)  # Nothing counts its updates.
 
 
 # Dropout.
