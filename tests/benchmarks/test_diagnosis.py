@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import diagnosis
+from bugs import traced_run
 from bugs.traced_run import Finding, RunFailedError, Seen, trace_script
+from tests.python_process.run_python import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_pair_is_run_and_judged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_is_run_and_judged(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        return run_python(command[1:], cwd=options["cwd"], env=options["env"])
+
+    faster = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(traced_run, "subprocess", faster)
     assert diagnosis.main(["--pair", "columns_in_their_own_units", "--format", "json"]) == 0
     printed = capsys.readouterr()
     (verdict,) = json.loads(printed.out)["pairs"]

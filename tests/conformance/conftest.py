@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.cases import Case
 
-_SAMPLE: Final = {"operator": 28, "module": 14, "optimizer": 6}
+_SAMPLE: Final = {"operator": 20, "module": 10, "optimizer": 5}
 """How many cases of each kind are tried without `--conformance-full`."""
 
 

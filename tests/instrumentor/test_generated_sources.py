@@ -10,7 +10,7 @@ import os
 import warnings
 
 import hypothesmith
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given, settings, strategies
 
 from instrumentor.errors import SourceDecodeError, SourceSyntaxError
 from instrumentor.instrument import Result, instrument_source
@@ -25,6 +25,8 @@ generated = settings(
     suppress_health_check=list(HealthCheck),
 )
 
+any_source = strategies.deferred(hypothesmith.from_grammar)  # Building the grammar's parser takes seconds.
+
 
 def instrument(source: bytes) -> Result | None:
     """The result; None for what this interpreter or the encoding refuses, which is an error of its own."""
@@ -35,7 +37,7 @@ def instrument(source: bytes) -> Result | None:
         return None
 
 
-@given(hypothesmith.from_grammar())
+@given(any_source)
 @generated
 def test_generated_sources_without_models_come_back(text: str) -> None:
     source = text.encode("utf-8", errors="surrogatepass")
@@ -45,7 +47,7 @@ def test_generated_sources_without_models_come_back(text: str) -> None:
         assert not [each for each in result.decisions if each.verdict == "wrap"]
 
 
-@given(hypothesmith.from_grammar())
+@given(any_source)
 @generated
 def test_generated_sources_with_a_model_can_be_reverted(text: str) -> None:
     source = b"from torch import nn\nmodel = nn.Linear(1, 1)\n" + text.encode("utf-8", errors="surrogatepass")

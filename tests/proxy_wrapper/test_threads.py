@@ -93,6 +93,7 @@ def test_models_come_and_go_and_with_the_last_one_the_hooks(level: str, tmp_path
         assert isinstance(last, RunEnd)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["model", "breaks", "hooks", "step"])
 def test_a_thread_that_compiles_hides_no_other_one(kind: str, level: str, tmp_path: Path, runs: Runs) -> None:
     truth = runs.compare(f"compile_beside.py {kind}", level, tmp_path).truth
@@ -130,6 +131,7 @@ def test_each_thread_of_a_pool_compiles_a_model_of_its_own(level: str, tmp_path:
     assert updates == dict.fromkeys(parameters, 4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["loop", "unrolled"])
 def test_a_whole_training_loop_is_compiled(kind: str, level: str, tmp_path: Path, runs: Runs) -> None:
     """The same graphs and breaks; what has changed in there is found; what is not traced is said not to be."""

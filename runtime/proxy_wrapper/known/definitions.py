@@ -195,7 +195,8 @@ class Definitions:
         It is the `__init__` of an enclosing module, or else the only line around that fills any tensor.
         """
         values = state.statistics
-        is_matrix = "," in state.type  # Normalisation layers start with vectors of ones.
+        # Normalisation layers start with vectors of ones, and a single row has no others to equal.
+        is_matrix = "," in state.type and "[1," not in state.type
         if not is_matrix or type(values) is not Statistics or values.minimum != values.maximum or not values.minimum:
             return 0
         entry: ModuleEntry | None = state.holder
