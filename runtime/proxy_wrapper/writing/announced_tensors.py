@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _REMEMBERED: Final = 1 << 16
-"""How many skipped numbers are remembered. Older ones count as announced."""
+"""How many skipped numbers are remembered at least. Older ones count as announced."""
 
 
 class AnnouncedTensors:
@@ -28,7 +28,7 @@ class AnnouncedTensors:
             return False
         passed_over = self._passed_over
         passed_over.update(dict.fromkeys(range(max(self._highest + 1, number - _REMEMBERED), number)))
-        while len(passed_over) > _REMEMBERED:
-            del passed_over[next(iter(passed_over))]
+        if len(passed_over) > 2 * _REMEMBERED:  # All at once: finding the first key of a dict passes deleted ones.
+            self._passed_over = dict.fromkeys(list(passed_over)[-_REMEMBERED:])
         self._highest = number
         return True
