@@ -92,6 +92,7 @@ class _Run:
                 root=each.root,
                 packages=packages,
                 modules_cache=self.modules_cache,
+                looks_elsewhere=self._is_only(each.root, path),
                 called=self.calls.of(os.path.realpath(path)) if self.calls is not None else (),
                 restated=self.request.restated,
             )
@@ -158,10 +159,13 @@ class _Run:
         state = FileState(path, outcome.result_digest)
         self.cache.add(written, Outcome("already instrumented", state, lines=result.count(b"\n")))
 
+    def _is_only(self, root: str | None, path: str) -> bool:
+        """Whether a script, by where it was found and its path, is the only one named, and changes by itself."""
+        return root is None and bool(path) and len(self.request.arguments) == 1 and not self.request.entry
+
     def _hint_at_entry(self, task: Task, outcome: Outcome) -> None:
         """If a single script was named, say that other files of its project make models, too."""
-        request = self.request
-        if outcome.elsewhere and task.path and len(request.arguments) == 1 and not request.entry:
+        if outcome.elsewhere and self._is_only(task.root, task.path):
             self.tell(messages.describe_elsewhere(task.shown, outcome.elsewhere))
 
     def _say_what_to_run(self, task: Task, outcome: Outcome, written_to: str | None) -> None:

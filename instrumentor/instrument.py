@@ -68,6 +68,7 @@ def instrument_source(
     *,
     source_name: str,
     sources: Sources | None = None,
+    is_alone: bool = False,
     looks_elsewhere: bool = False,
     outlines: UnitFinder | None = None,
 ) -> Result:
@@ -79,7 +80,8 @@ def instrument_source(
         source_name: the path of the script as the user gave it, "<stdin>" for standard input.
         sources: the project's other files and the installed packages; without them, their definitions are judged by
             the catalogue and by their use.
-        looks_elsewhere: whether to find the project's other files that make models; those files stay unchanged.
+        is_alone: whether the project's other files stay unchanged, so that what they make gets no proxy.
+        looks_elsewhere: whether to find those of them that make models.
         outlines: finds the outlines of the project's other files. Given if only the new bytes matter: a script whose
             own text shows that it has nothing to wrap is then not analysed, and has no decisions.
 
@@ -95,7 +97,7 @@ def instrument_source(
     if _is_instrumented(source, source_name=source_name):
         return Result(source, source, (), already_instrumented=True)
     text = decode(source, source_name=source_name)
-    result = _instrument(source, text, settings, source_name, sources, outlines, looks_elsewhere=looks_elsewhere)
+    result = _instrument(source, text, settings, source_name, sources, outlines, is_alone, looks_elsewhere)
     # The analysis has been freed by now: parsing the result needs as much memory again.
     check_rewritten(source, result.instrumented, text, source_name=source_name)
     return result
@@ -108,7 +110,7 @@ def _instrument(
     source_name: str,
     sources: Sources | None,
     outlines: UnitFinder | None,
-    *,
+    is_alone: bool,
     looks_elsewhere: bool,
 ) -> Result:
     """The result for a script that is not instrumented yet; not checked."""
@@ -131,7 +133,7 @@ def _instrument(
                 text,
                 suppressions,
                 given=given.get(SCRIPT, ()),
-                is_alone=looks_elsewhere,
+                is_alone=is_alone,
                 called=None if sources is None else sources.called,
             )
             elsewhere = (

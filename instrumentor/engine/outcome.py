@@ -33,6 +33,7 @@ class Task(msgspec.Struct, frozen=True):
         root: the directory it was found in; None if it was named.
         packages: where the packages that it imports are installed.
         modules_cache: the folder in which facts about them are kept; None to keep nothing.
+        looks_elsewhere: whether to find the other files of its project that make models.
         called: its top-level functions that other given files call.
         restated: the settings to update in its lines, if it is already instrumented; the others stay.
     """
@@ -45,6 +46,7 @@ class Task(msgspec.Struct, frozen=True):
     root: str | None = None
     packages: Packages = Packages()
     modules_cache: str | None = None
+    looks_elsewhere: bool = False
     called: tuple[str, ...] = ()
     restated: tuple[str, ...] = ()
 

@@ -324,6 +324,7 @@ class ResultsCache:
                 and task.packages is last.packages
                 and task.goal == last.goal
                 and task.was_found == last.was_found
+                and task.looks_elsewhere == last.looks_elsewhere
                 and task.called == last.called
                 and task.restated == last.restated
             ):
@@ -332,6 +333,7 @@ class ResultsCache:
             repr(task.settings),
             task.goal,
             str(task.was_found),
+            str(task.looks_elsewhere),
             " ".join(task.called),
             " ".join(task.restated),
             *task.packages.folders,

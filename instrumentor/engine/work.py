@@ -104,7 +104,12 @@ def _instrument(
     transform = (
         instrument_notebook
         if is_notebook(task.shown)
-        else partial(instrument_source, looks_elsewhere=not task.was_found, outlines=outlines)
+        else partial(
+            instrument_source,
+            is_alone=not task.was_found,
+            looks_elsewhere=task.looks_elsewhere,
+            outlines=outlines,
+        )
     )
     result = transform(content, task.settings, source_name=task.name, sources=sources)
     common = replace(common, elsewhere=result.elsewhere)

@@ -162,6 +162,7 @@ def prepare(target: Target, choices: Choices) -> Prepared:
         settings=dataclasses.replace(settings, logdir=logdir),
         packages=SearchPaths(choices.python_path).packages(directory),
         modules_cache=str(choices.cache_dir or cache_directory()) if choices.cache else None,
+        looks_elsewhere=True,
     )
     with _results(choices) as results:
         outcome, changes = _instrumented(task, results, entry=choices.entry)

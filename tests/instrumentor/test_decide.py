@@ -688,7 +688,7 @@ class TestGivenClasses:
         files = {"own.py": (HEAD + GIVEN).encode()}
         script = b"from own import Own\nimport skorch\nskorch.NeuralNet(Own)\n"
         result = instrument_source(
-            script, Settings(), source_name="x.py", sources=Sources(files.get), looks_elsewhere=True
+            script, Settings(), source_name="x.py", sources=Sources(files.get), is_alone=True, looks_elsewhere=True
         )
         assert not result.changed
         assert result.elsewhere == ("own.py",)
@@ -1215,7 +1215,7 @@ def test_a_part_of_what_another_file_makes_gets_a_proxy_where_that_file_is_left_
 
     def found(*, is_alone: bool) -> list[str]:
         sources = Sources(siblings.get)
-        result = instrument_source(source, Settings(), source_name="x.py", sources=sources, looks_elsewhere=is_alone)
+        result = instrument_source(source, Settings(), source_name="x.py", sources=sources, is_alone=is_alone)
         return [each.target for each in result.decisions if each.verdict == "wrap"]
 
     assert found(is_alone=True) == alone

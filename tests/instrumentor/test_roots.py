@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,7 @@ import pytest
 from torch import nn
 
 import proxy_wrapper.proxy
-from instrumentor.instrument import instrument_source
+from instrumentor.instrument import Result, instrument_source
 from instrumentor.resolve.project import Sources
 from instrumentor.settings import Settings
 
@@ -745,7 +746,12 @@ def test_each_model_gets_one_proxy_though_another_file_stays_as_it_is(
     monkeypatch.delitem(sys.modules, "other", raising=False)
     sources = Sources({"other.py": other.encode()}.get)
     result = instrument_source(
-        (HEAD + script).encode(), Settings(), source_name="program.py", sources=sources, looks_elsewhere=True
+        (HEAD + script).encode(),
+        Settings(),
+        source_name="program.py",
+        sources=sources,
+        is_alone=True,
+        looks_elsewhere=True,
     )
     check(result.instrumented, asked)
 
@@ -757,10 +763,20 @@ def test_a_file_is_told_of_if_it_makes_more_than_it_gets_wrapped(made: str, expe
         "from other import Base\nclass Trainer(Base):\n    def build(self):\n        return Net()\nTrainer().run()\n"
     )
     sources = Sources({"other.py": other.encode()}.get)
-    result = instrument_source(
-        (HEAD + script).encode(), Settings(), source_name="program.py", sources=sources, looks_elsewhere=True
-    )
-    assert result.elsewhere == expected
+
+    def found(*, looks_elsewhere: bool) -> Result:
+        return instrument_source(
+            (HEAD + script).encode(),
+            Settings(),
+            source_name="program.py",
+            sources=sources,
+            is_alone=True,
+            looks_elsewhere=looks_elsewhere,
+        )
+
+    told, silent = found(looks_elsewhere=True), found(looks_elsewhere=False)
+    assert told.elsewhere == expected
+    assert silent == dataclasses.replace(told, elsewhere=())
 
 
 def check(instrumented: bytes, asked: Asked) -> None:
