@@ -627,8 +627,9 @@ class Optimizer(Happening, frozen=True, gc=False):
     known. `clears`, in the first record, is the location of the only line that calls `zero_grad` in the function that
     begins the backward pass or steps, if there is exactly one. `rates`, in the first record, are the learning rates
     with which the groups were created, if these differ and the groups have all the same rate now. `overwrites` is then
-    the location where a rate is assigned, if known. `loop`, in the first record, is the target of the innermost loop in
-    which it was created ("epoch"); "" if there is none.
+    the location where a rate is assigned, if known; also in the first record in which the rate of the first of several
+    groups has changed alone. `loop`, in the first record, is the target of the innermost loop in which it was created
+    ("epoch"); "" if there is none.
     """
 
     id: Count = 0

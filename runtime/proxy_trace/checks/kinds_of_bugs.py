@@ -409,7 +409,7 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Optimizer",
         "A rate set by hand reaches only the first group of parameters; other groups keep their rate.",
-        "",
+        "rate-of-one-group",
         ("https://github.com/yu-changqian/TorchSeg/issues/84",),
     ),
     KindOfBug(

@@ -2,7 +2,8 @@
 
 A rate of 0 changes nothing, and raises no error: a scheduler received epochs although it counts steps, a warm-up never
 leaves its first value, a rate was divided as an integer. Nor is there an error if the rate is set where the optimizer
-does not read it, as only `param_group["lr"]` counts, or if one rate is set for groups that were to have different ones.
+does not read it, as only `param_group["lr"]` counts, if one rate is set for groups that were to have different ones, or
+if the rate of only one group is set.
 """
 
 from __future__ import annotations
@@ -60,6 +61,20 @@ OVERWRITTEN: Final = Rule(
     ),
 )
 
+OF_ONE_GROUP: Final = Rule(
+    "rate-of-one-group",
+    WARNING,
+    "Learning rates that the program sets for one group",
+    "The groups of an optimizer began with one learning rate and differ in their weight decay alone. The program, "
+    "without a scheduler, changed the rate of the first group at least twice; all other groups kept theirs.",
+    'Set it in each group: `for group in optimizer.param_groups: group["lr"] = rate`.',
+    "show {run} --kind optimizer",
+    sources=("https://github.com/yu-changqian/TorchSeg/issues/84",),
+)
+
+_OWN: Final = frozenset({"lr", "initial_lr", "weight_decay", "name"})
+"""The settings in which groups may differ that were to have one rate."""
+
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
@@ -80,6 +95,15 @@ def _look(evidence: Evidence) -> Sight:
                 reason = "its groups were created with different learning rates, and step with one"
                 numbers = [f"created with {', '.join(map(format_number, optimizer.given_rates))}"]
                 findings.append(OVERWRITTEN.finding(optimizer.name, reason, ranks, place=place, evidence=numbers))
+            if _moves_first_alone(optimizer) and not of_process.training.schedulers_of(number):
+                first, other = optimizer.groups[:2]
+                numbers = [
+                    f"{first.rates:,} rates of group 0 in turn, the last {format_number(first.last_rate or 0.0)}",
+                    f"{format_number(other.last_rate or 0.0)} in all other groups throughout",
+                ]
+                place, ranks = optimizer.overwritten or optimizer.origin, [of_process.process.rank]
+                reason = "the program sets the learning rate of group 0 alone"
+                findings.append(OF_ONE_GROUP.finding(optimizer.name, reason, ranks, place=place, evidence=numbers))
             findings += [
                 WITHOUT_EFFECT.finding(optimizer.name, f"`{what}` is not read", [of_process.process.rank], place=place)
                 for what, place in optimizer.misplaced
@@ -123,9 +147,24 @@ def _of_groups(number: int, optimizer: OptimizerSummary, of_process: ProcessEvid
     return found
 
 
+def _moves_first_alone(optimizer: OptimizerSummary) -> bool:
+    """Whether the rate of the first group alone moves, though the groups were only to differ in their decay."""
+    if len(optimizer.groups) < 2 or optimizer.steps < 3:
+        return False
+    first, *others = optimizer.groups
+    alike = [{key: value for key, value in group.settings.items() if key not in _OWN} for group in optimizer.groups]
+    return (
+        first.rates > 2
+        and all(each.rates == 1 and each.first_rate == first.first_rate for each in others)
+        and all(each == alike[0] for each in alike)
+        and len({group.settings.get("weight_decay") for group in optimizer.groups}) > 1
+        and all(group.tensors or group.others for group in optimizer.groups)
+    )
+
+
 CHECK: Final = Check(
     "rates",
     "optimizers had a learning rate other than 0, as set by the program",
     _look,
-    (ZERO, WITHOUT_EFFECT, OVERWRITTEN),
+    (ZERO, WITHOUT_EFFECT, OVERWRITTEN, OF_ONE_GROUP),
 )

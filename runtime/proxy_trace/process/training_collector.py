@@ -196,7 +196,8 @@ class TrainingCollector:
             known.clears = self._names.place(event.clears)
         if event.rates:
             known.given_rates = list(event.rates)
-            known.overwritten = self._names.place(event.overwrites) if event.overwrites else ""
+        if event.overwrites:
+            known.overwritten = self._names.place(event.overwrites)
         for index, changed in zip(event.indices, event.groups, strict=False):
             if index >= _MOST:
                 continue

@@ -93,7 +93,8 @@ class OptimizerSummary(msgspec.Struct):
         misplaced: the unread learning rates: the assignment's target, and its place.
         given_rates: the learning rates with which its groups were created, if these differ and were all the same at
             the first record; [] otherwise.
-        overwritten: where a learning rate was assigned until then; "" if unknown.
+        overwritten: where a learning rate was assigned until then, or when that of the first group changed alone; ""
+            if unknown.
         steps_apart: at how many steps the learning rates of its groups differed.
         fed_at: the locations of the backward passes between its steps and the steps before, of any optimizer; 0 stands
             for more of them.

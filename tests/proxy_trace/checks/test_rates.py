@@ -132,3 +132,47 @@ def test_groups_that_lose_their_rates_are_told(
     path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), made, *others)
     found = [(each.place, each.evidence) for each in find(path) if each.code == "group-rates-overwritten"]
     assert found == [("train.py:20", ["created with 0.1, 0.01"])] * is_told
+
+
+@pytest.mark.parametrize(
+    ("rates", "decays", "is_told"),
+    [
+        pytest.param([(0.1, 0.1), (0.05, 0.1), (0.01, 0.1)], (0.01, 0.0), True, id="the first of two"),
+        pytest.param([(0.1, 0.1), (0.05, 0.1), (0.01, 0.1)], (0.01, 0.01), False, id="groups of the same settings"),
+        pytest.param([(0.1, 0.01), (0.05, 0.01), (0.02, 0.01)], (0.01, 0.0), False, id="rates that differ anyway"),
+        pytest.param([(0.1, 0.1), (0.1, 0.1), (0.05, 0.1)], (0.01, 0.0), False, id="changed once"),
+        pytest.param([(0.1, 0.1), (0.05, 0.05), (0.01, 0.05)], (0.01, 0.0), False, id="both at first"),
+    ],
+)
+def test_rates_that_reach_the_first_group_alone_are_told(
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    rates: list[tuple[float, ...]],
+    decays: tuple[float, float],
+    is_told: bool,
+) -> None:
+    place = events.Location(3, "train.py", 20, "train")
+    first, *others = steps(rates)
+    assert isinstance(first, events.Optimizer)
+    groups = [
+        structs.replace(group, settings={**group.settings, "weight_decay": decay})
+        for group, decay in zip(first.groups, decays, strict=True)
+    ]
+    told = [structs.replace(each, overwrites=3) if isinstance(each, events.Optimizer) else each for each in others]
+    path = write_trace(tmp_path / "a.jsonl", place, NET, weight(), structs.replace(first, groups=groups), *told)
+    found = [(each.place, each.evidence) for each in find(path) if each.code == "rate-of-one-group"]
+    evidence = ["3 rates of group 0 in turn, the last 0.01", "0.1 in all other groups throughout"]
+    assert found == [("train.py:20", evidence)] * is_told
+
+
+def test_a_scheduler_may_move_one_group_alone(tmp_path: Path, write_trace: WriteTrace) -> None:
+    first, *others = steps([(0.1, 0.1), (0.05, 0.1), (0.01, 0.1)])
+    assert isinstance(first, events.Optimizer)
+    groups = [
+        structs.replace(group, settings={**group.settings, "weight_decay": float(index)})
+        for index, group in enumerate(first.groups)
+    ]
+    path = write_trace(
+        tmp_path / "a.jsonl", NET, weight(), structs.replace(first, groups=groups), *others, BY_SCHEDULER
+    )
+    assert [each for each in find(path) if each.code == "rate-of-one-group"] == []

@@ -195,12 +195,22 @@ class OptimizerSettings:
             made, clears = (known.made, self._line_of_clearing()) if is_first else (0, 0)
             now = [group.settings.get("lr") for group in known.groups]
             is_overwritten = is_first and len(now) == len(known.rates) and len({*now}) == 1 < len({*known.rates})
-            rates, overwrites = (known.rates, self._line_of_rates()) if is_overwritten else ((), 0)
+            rates = known.rates if is_overwritten else ()
+            overwrites = self._line_of_rates() if is_overwritten or self._moves_alone(known, changed) else 0
             loop = known.loop if is_first else ""
             name = type(optimizer).__name__
             self._emit(known.id, made, clears, rates, overwrites, loop, name, changed, location, now_us)
         self._look_for_misplaced(optimizer, known, location, now_us)
         return known.id
+
+    @staticmethod
+    def _moves_alone(known: _Known, changed: Mapping[int, ParameterGroup]) -> bool:
+        """Whether the rate of the first of several groups has changed, and no other one, for the first time."""
+        moved = [index for index, group in changed.items() if "lr" in group.settings]
+        is_first = moved == [0] and len(known.groups) > 1 and _FIRST_MOVED not in known.reported
+        if is_first:
+            known.reported.add(_FIRST_MOVED)
+        return is_first
 
     def _line_of_clearing(self) -> int:
         """The location of the only line that calls `zero_grad` in the innermost function of the program; else 0."""
@@ -307,5 +317,8 @@ def _are_different_numbers(one: object, other: object) -> bool:
 _ATTRIBUTES: Final = ("lr", "learning_rate")
 _KEYS: Final = ("learning_rate", "learningrate", "lrate", "LR", "Lr", "l_r")
 """Names under which programs set a learning rate that no optimizer of PyTorch reads."""
+
+_FIRST_MOVED: Final = "lr of the first group"
+"""What is noted among these names when the rate of the first group has changed alone."""
 
 _NEW: Final = object()

@@ -142,3 +142,15 @@ def test_rates_that_one_replaces_are_told(logdir: str, seen: MemoryObserver) -> 
     assigned = test_rates_that_one_replaces_are_told.__code__.co_firstlineno + 6
     assert [list(each.rates) for each in told(seen)] == [[], [0.5, 0.05]]
     assert lines[told(seen)[1].overwrites] == assigned
+
+
+def test_the_line_that_moves_the_rate_of_the_first_group_alone_is_told_once(logdir: str, seen: MemoryObserver) -> None:
+    model = Proxy.Proxy(nn.Linear(4, 3), recurse=True, logdir=logdir)
+    groups: list[dict[str, Any]] = [{"params": [model.weight]}, {"params": [model.bias]}]
+    optimizer = torch.optim.SGD(groups, lr=0.5)
+    for rate in (0.5, 0.4, 0.3):
+        optimizer.param_groups[0]["lr"] = rate
+        step(model, optimizer)
+    lines = {each.id: each.line for each in seen.events if isinstance(each, Location)}
+    start = test_the_line_that_moves_the_rate_of_the_first_group_alone_is_told_once.__code__.co_firstlineno
+    assert [each.overwrites and lines[each.overwrites] - start for each in told(seen)] == [0, 5, 0]
