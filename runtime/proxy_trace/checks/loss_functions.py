@@ -216,6 +216,8 @@ def _look(evidence: Evidence) -> Sight:
                 # The shapes are chosen where a helper is called; the kind of loss, within the helper.
                 computed = loss.place_of_call(_CALLED.get(rule, ())) or loss.computed
                 place = loss.made if rule is BROADCASTS else computed
+                if rule is BROADCASTS and computed and computed != place:
+                    numbers.append(f"computed at {computed}")
                 if rule in _OF_PROBABILITIES and _ends_with_probabilities(loss.nodes):
                     place = loss.activated or _probability_layer(of_process) or place
                 rank = of_process.process.rank

@@ -74,6 +74,8 @@ def _look(evidence: Evidence) -> Sight:
                     f"{mode.evaluation:,} steps in evaluation mode, {mode.training:,} in training mode before",
                     f"which changes {', '.join(changing)}",
                 ]
+                if mode.evaluated_at not in ("", mode.place):
+                    numbers.append(f"in evaluation mode since it was called at {mode.evaluated_at}")
                 numbers += ["its batch norms still have means of 0 and variances of 1"] * is_never_normalised
                 reason = "in evaluation mode when it was called before a step"
                 finding = TRAINED_IN_EVALUATION.finding(

@@ -103,6 +103,7 @@ class TrainingCollector:
                 return
             root = self._roots[event.module] = RootSummary()
         self._called[event.module] = event
+        root.evaluated_at = "" if event.training else root.evaluated_at or self._place(event)
         if not event.training:
             root.evaluated_calls += 1
         elif event.discarded:
@@ -261,6 +262,7 @@ class TrainingCollector:
         mode.evaluation += 1
         if mode.first_evaluation < 0:
             mode.first_evaluation, mode.place = event.step, self._place(called)
+            mode.evaluated_at = of_root.evaluated_at
 
     def gradient(self, event: events.Gradient) -> None:
         """Note a gradient."""

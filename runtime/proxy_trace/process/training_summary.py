@@ -200,6 +200,8 @@ class ModeSummary(msgspec.Struct):
         first_evaluation: the first of those, as the number of steps that had ended; -1 if there is none.
         last_training: the last of the others, likewise.
         place: where the module was called before the first step in evaluation mode, as "file:line".
+        evaluated_at: where it was first called in evaluation mode before that step, and after its last call in
+            training mode.
     """
 
     training: int = 0
@@ -207,6 +209,7 @@ class ModeSummary(msgspec.Struct):
     first_evaluation: int = -1
     last_training: int = -1
     place: str = ""
+    evaluated_at: str = ""
 
 
 class RootSummary(msgspec.Struct):
@@ -217,6 +220,7 @@ class RootSummary(msgspec.Struct):
         blind_calls: how often in training mode, with autograd off, for a result.
         dropped_calls: how often likewise, but the result was dropped: such calls only update running statistics.
         evaluated_calls: how often in evaluation mode.
+        evaluated_at: where it was first called so since its last call in training mode, as "file:line".
         first_blind: the number of steps at the first of the blind calls; -1 if there is none.
         last_blind: the last of them, likewise.
         blind_place: where the first blind call was made, as "file:line".
@@ -233,6 +237,7 @@ class RootSummary(msgspec.Struct):
     blind_calls: int = 0
     dropped_calls: int = 0
     evaluated_calls: int = 0
+    evaluated_at: str = ""
     first_blind: int = -1
     last_blind: int = -1
     blind_place: str = ""

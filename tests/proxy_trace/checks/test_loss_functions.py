@@ -266,3 +266,16 @@ def test_a_divergence_of_scores(
     path = write_trace(tmp_path / "a.jsonl", NET, weight(), line, *CALLS, defined, *passes)
     found = [each.place for each in find(path) if each.code == "kl-div-of-probabilities"]
     assert found == (["train.py:30"] if is_told else [])
+
+
+def test_a_broadcast_in_a_helper_is_told_where_that_is_called_with_where_it_computes(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    lines = [events.Location(2, "train.py", 30, "train"), events.Location(3, "train.py", 12, "squared_error")]
+    nodes = graph(1, lambda x: x, lambda out: ((out - VALUES) ** 2).mean())
+    defined = events.Loss(3, id=1, nodes=nodes, made=2, computed=3)
+    passes = [events.Backward(4, inputs=["float32[]"], loss=1), events.BackwardEnd(5)]
+    path = write_trace(tmp_path / "a.jsonl", NET, weight(), *lines, *CALLS, defined, *passes)
+    (found,) = find(path)
+    assert (found.code, found.place) == ("loss-broadcasts", "train.py:30")
+    assert found.evidence[-1] == "computed at train.py:12"

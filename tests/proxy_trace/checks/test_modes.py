@@ -20,10 +20,10 @@ LINEAR = events.Module(2, "model.drop", "Linear", 1, 1)
 SGD = events.Optimizer(1, id=1, optimizer="SGD", groups=[events.ParameterGroup({"lr": 0.1}, [1])], indices=[0])
 
 
-def run(modes: str, root: int = 1) -> list[events.Event]:
+def run(modes: str, root: int = 1, *, first_step: int = 0) -> list[events.Event]:
     """Calls of the model: "t" in training mode and "e" in evaluation mode before a step, "v" a validation."""
     found: list[events.Event] = []
-    step = 0
+    step = first_step
     for letter in modes:
         is_training = letter == "t"
         found += [events.CallModule(1, step, module, training=is_training) for module in (root, 2)]
@@ -52,6 +52,18 @@ def test_steps_in_evaluation_mode_after_those_in_training_mode_are_told(
     found = [each for each in find(path) if each.code == "trained-in-evaluation-mode"]
     assert [(each.name, each.step) for each in found] == [("model", 2)] * is_told
     assert said(path, "modes")[0] == ("finding" if is_told else "passed")
+
+
+def test_the_evaluation_that_left_it_so_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    places = [events.Location(3, "train.py", 20, "fit"), events.Location(4, "train.py", 30, "validate")]
+    trained, evaluated, left = run("tt"), run("vv"), run("ee", first_step=2)
+    happened = [msgspec.structs.replace(each, location=3) for each in trained]
+    happened += [msgspec.structs.replace(each, location=4) for each in evaluated]
+    happened += [msgspec.structs.replace(each, location=3) for each in left]
+    path = write_trace(tmp_path / "a.jsonl", *places, NET, DROPOUT, weight(), SGD, *happened)
+    (found,) = [each for each in find(path) if each.code == "trained-in-evaluation-mode"]
+    assert found.place == "train.py:20"
+    assert "in evaluation mode since it was called at train.py:30" in found.evidence
 
 
 BATCH_NORM = events.Module(2, "model.norm", "BatchNorm1d", 1, 1)
