@@ -584,6 +584,22 @@ class RateWithoutEffect(Happening, frozen=True, gc=False):
     made: Count = 0
 
 
+class ScheduleRestart(Happening, frozen=True, gc=False):
+    """An optimizer that resumes training makes its first step, with the rate of a schedule that begins anew.
+
+    `scheduler` is the class of the scheduler that did so when it was created, at `made`: the state of the optimizer had
+    been loaded before, with the rate `loaded_rate`, and the scheduler has set it to `rate` and is still at its start.
+    `start` is the number from which a loop around the step counts.
+    """
+
+    optimizer_id: Count = 0
+    scheduler: str = ""
+    made: Count = 0
+    loaded_rate: Number = 0.0
+    rate: Number = 0.0
+    start: Count = 0
+
+
 class StatePattern(Happening, frozen=True, gc=False):
     """A pattern in the values of parameters, or in the memory of the state that an optimizer keeps for them.
 
@@ -1014,7 +1030,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
     SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, SourcePattern,
-    FreezeWithoutEffect, RateWithoutEffect, StatePattern,
+    FreezeWithoutEffect, RateWithoutEffect, ScheduleRestart, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

@@ -304,7 +304,7 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Optimizer",
         "A scheduler created after the optimizer was loaded sets the learning rate back to that of the first epoch.",
-        "",
+        "schedule-restarts",
         (
             "https://github.com/ultralytics/yolov5/issues/292",
             "https://github.com/torch-points3d/torch-points3d/pull/630",

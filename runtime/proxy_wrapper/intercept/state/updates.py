@@ -57,6 +57,7 @@ class Updates:
         self.after_backward = self._by_hand.after_backward
         self._settings = OptimizerSettings(tracer)
         self.note_made, self.last_event_of = self._settings.note_made, self._settings.last_event_of
+        self.note_scheduler = self._settings.note_scheduler
         self.have_been_stepped, self.count_passes = self._settings.have_been_stepped, self._settings.count_passes
         self._carried = CarriedGradients(tracer)
         self.accumulated_passes = self._carried.accumulated_passes
@@ -204,7 +205,7 @@ class Updates:
         if frame and has_closure:
             tracer.thread.stepping = SteppingWithClosure(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
-        number = self._settings.look(optimizer, states, location, began)
+        number = self._settings.before_step(optimizer, states, location, began)
         self._freezing.look(optimizer, states, location)
         self._read_source(location)
         carried: Any = not has_closure and self._carried.are_carried(optimizer)
