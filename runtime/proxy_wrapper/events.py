@@ -449,6 +449,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "several-labels": a later pass at such a place had others.
     - "label-of-generated": 16 times, samples to which gradients flow at the place were compared with the label in
       `values`, and the same samples, without a gradient, in another pass, too. `weights`: that of their first layer.
+    - "positions-repeat": `module` counts as many positions as `shape` says, in a type that holds every whole number up
+      to `dim` only. `made` is the line that counts them, if only one line may do so.
     - "softmax-of-output": the code that calls `module` computes, at `made`, a softmax over the first dimension of its
       output.
     """

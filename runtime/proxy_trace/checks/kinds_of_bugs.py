@@ -1245,9 +1245,10 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Numbers",
         "Positions are counted in half precision, where neighbours above 256 or 2,048 are equal.",
-        "",
+        "positions-repeat",
         (
             "https://github.com/EleutherAI/gpt-neox/issues/1003",
+            "https://github.com/huggingface/transformers/issues/25681",
             "https://github.com/EleutherAI/gpt-neox/pull/1016",
         ),
     ),

@@ -22,6 +22,7 @@ from proxy_wrapper.intercept.calls.callers import Callers
 from proxy_wrapper.intercept.calls.inputs import Inputs
 from proxy_wrapper.intercept.calls.output_softmaxes import OutputSoftmaxes, may_take_softmax
 from proxy_wrapper.intercept.calls.outputs import Outputs, is_known_finite
+from proxy_wrapper.intercept.calls.repeated_positions import RepeatedPositions
 from proxy_wrapper.intercept.calls.thresholds import Thresholds, may_compare
 from proxy_wrapper.intercept.calls.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.intercept.calls.viewed_inputs import ViewedInputs
@@ -99,6 +100,7 @@ class ModuleCalls:
         self._thresholds = Thresholds(tracer)
         self._counts = BroadcastCounts(tracer)
         self._output_softmaxes = OutputSoftmaxes(tracer)
+        self._positions = RepeatedPositions(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
         self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
@@ -392,7 +394,7 @@ class ModuleCalls:
                     numbers,
                     keyword_ids,
                     statistics,  # type: ignore[arg-type]
-                    bool(entry.gradient_looks) and _is_cut_off(entry, module, outputs),
+                    bool(entry.gradient_looks) and self._is_cut_off(entry, call, args, rest, outputs, thread),
                 )
             )
         if len(outputs) == 1:  # The usual case, without creating a list.
@@ -413,6 +415,23 @@ class ModuleCalls:
             thread.last_node_of_model, thread.last_model = last, entry
         if self._counts.pending:
             self._counts.end(entry, call.location, outputs, thread)
+
+    def _is_cut_off(
+        self,
+        entry: ModuleEntry,
+        call: ActiveCall,
+        args: Any,
+        rest: tuple[Any, ...],
+        outputs: Sequence[torch.Tensor],
+        thread: ThreadState,
+    ) -> bool:
+        """Examine one of the first calls in training; returns whether no gradient can flow from its outputs."""
+        module = entry.module()
+        if module is None or not (module.training and outputs):
+            return False
+        entry.gradient_looks -= 1
+        self._positions.look(entry, args, rest[0], call.location, thread)
+        return _are_cut_off(module, outputs)
 
     def _has_raised(self, module: nn.Module, call: ActiveCall) -> bool:
         """Whether a call has ended by an exception, whose traceback is then cleaned."""
@@ -567,11 +586,8 @@ def is_being_called(module: nn.Module | None) -> bool:
     return False
 
 
-def _is_cut_off(entry: ModuleEntry, module: nn.Module, outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether no gradient can flow from a training module's outputs to its parameters; asked at its first calls."""
-    if not (module.training and outputs):
-        return False
-    entry.gradient_looks -= 1
+def _are_cut_off(module: nn.Module, outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether no gradient can flow from a training module's outputs to its parameters."""
     with torch._C.DisableTorchFunction():
         if any(each.requires_grad for each in outputs):
             return False
