@@ -614,6 +614,9 @@ class StatePattern(Happening, frozen=True, gc=False):
       last time. `made` is the line that computes the average, if only one line may do so.
     - "gradient-carried": without an optimizer, backward passes added to the gradient of `tensor` that the step before
       had used, and that nothing had changed since. `values`: how often, and how many steps there were.
+    - "gradient-left": in as many steps as `values` says, an optimizer whose first parameter is `tensor` used gradients
+      that a backward pass at `made` had left, before a step of another optimizer, and those of later passes. The losses
+      of the passes are those of a generator and of a discriminator.
     """
 
     what: str = ""

@@ -216,9 +216,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "A generator steps with gradients that the loss of its discriminator left.",
-        "",
+        "A discriminator steps with gradients that the loss of its generator left, or the generator with those of the "
+        "discriminator.",
+        "grad-of-opponent",
         (
+            "https://github.com/Lightning-AI/pytorch-lightning/issues/557",
+            "https://github.com/leffff/FlowModels/issues/3",
             "https://github.com/Lightning-AI/pytorch-lightning/issues/591",
             "https://github.com/FoundationVision/OmniTokenizer/issues/15",
         ),

@@ -301,6 +301,8 @@ def _state_pattern(event: events.StatePattern, names: Names) -> str:
         return f"{tensor} is an average of {names.tensor_name(event.other)}: {factors}, in {moved}"
     if event.what == "gradient-carried":
         return f"the gradient of {tensor} was not cleared after a step by hand"
+    if event.what == "gradient-left":
+        return f"the step of {tensor} has gradients that the pass at {names.place(event.made)} left"
     return f'{event.what}: "{event.name}" of {tensor}'
 
 
