@@ -48,7 +48,8 @@ OF_OPPONENT: Final = Rule(
     "optimizer stepped between the two: nobody cleared what the first pass had left. The two losses are opposed. The "
     "first one sends gradients through a discriminator to its generator, and the second one trains the discriminator "
     "with the same samples without a gradient, or the two compare its scores with different labels (binary cross "
-    "entropy). So a discriminator also learns to be deceived, or a generator to be recognised.",
+    "entropy). Or the first loss is the mean of a critic's values of an actor's actions. So a discriminator also "
+    "learns to be deceived, a generator to be recognised, or a critic to give high values.",
     "Call `zero_grad()` of this optimizer right before its own backward pass.",
     "show {run} --kind state_pattern,optimizer_step",
     sources=(

@@ -207,23 +207,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "An actor's loss also sends gradients into the critic, whose optimizer steps with them.",
-        "",
-        (
-            "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
-            "https://github.com/ray-project/ray/pull/65125",
-        ),
-    ),
-    KindOfBug(
-        "Gradients",
-        "A discriminator steps with gradients that the loss of its generator left, or the generator with those of the "
-        "discriminator.",
+        "A discriminator steps with gradients that the loss of its generator left, a critic with those of its actor, "
+        "or the reverse.",
         "grad-of-opponent",
         (
             "https://github.com/Lightning-AI/pytorch-lightning/issues/557",
             "https://github.com/leffff/FlowModels/issues/3",
             "https://github.com/Lightning-AI/pytorch-lightning/issues/591",
             "https://github.com/FoundationVision/OmniTokenizer/issues/15",
+            "https://github.com/ray-project/ray/pull/65125",
         ),
     ),
     KindOfBug(

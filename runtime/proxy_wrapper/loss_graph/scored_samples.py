@@ -10,6 +10,7 @@ from proxy_wrapper.loss_graph.nodes import (
     LAYERS,
     LEAF,
     MEANS,
+    SAME_VALUES,
     TRANSPOSED,
     Output,
     behind,
@@ -69,6 +70,17 @@ def scored_samples(root: Any, known: Mapping[int, StateEntry]) -> Iterator[tuple
             state = known.get(id(weight))
             if state is not None and state.tensor() is weight:
                 yield Scored(state.id, values, lowest), has_gradient
+
+
+def raised_inputs(root: Any) -> Iterator[LayerInput]:
+    """What enters the layers behind the scores whose mean a loss raises or lowers, without comparing it with anything.
+
+    Only a generator or an actor has such a loss: no network is trained to raise its own scores for everything.
+    """
+    for term in terms_of(Output(root, 0)):
+        scores = behind(term, MEANS | SAME_VALUES).node
+        if scores.name() in LAYERS:
+            yield from layer_inputs(scores)
 
 
 def layer_inputs(loss: Any) -> Iterator[LayerInput]:

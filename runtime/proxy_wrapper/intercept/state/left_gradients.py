@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.events import StatePattern
 from proxy_wrapper.levels import INFO
-from proxy_wrapper.loss_graph.scored_samples import layer_inputs, scored_samples
+from proxy_wrapper.loss_graph.scored_samples import layer_inputs, raised_inputs, scored_samples
 from proxy_wrapper.values.statistics import unobserved
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from proxy_wrapper.intercept.state.carried_gradients import CarriedGradients
     from proxy_wrapper.known.state_tensors import StateTensors
-    from proxy_wrapper.loss_graph.scored_samples import Scored
+    from proxy_wrapper.loss_graph.scored_samples import LayerInput, Scored
     from proxy_wrapper.tracer import Tracer
 
 LEFT: Final = "gradient-left"
@@ -42,11 +42,17 @@ class _Samples(NamedTuple):
     """What networks are given in a pass.
 
     `inputs` are the elements that enter each layer, by the id of its weight, with whether gradients flow to them, and
-    `scored` those whose scores have one label, likewise.
+    `scored` those whose scores have one label, likewise. `raised` are the weights of the layers with a gradient at
+    their input, behind scores of which the loss is the mean.
     """
 
     inputs: frozenset[tuple[int, tuple[float, ...], bool]]
     scored: Sequence[tuple[Scored, bool]]
+    raised: frozenset[int]
+
+    def weights(self, *, has_gradient: bool) -> set[int]:
+        """The weights of the layers to whose inputs gradients flow, or do not flow."""
+        return {weight for weight, _, flows in self.inputs if flows is has_gradient}
 
 
 class _Followed:
@@ -118,12 +124,14 @@ class LeftGradients:
             root = roots[0].grad_fn if readable and len(roots) == 1 else None
             if root is None:
                 return None
-            inputs = frozenset(
-                (state.id, each.values, each.has_gradient)
-                for each in layer_inputs(root)
-                if (state := known.get(id(each.weight))) is not None and state.tensor() is each.weight
-            )
-            return _Samples(inputs, list(scored_samples(root, known)))
+            inputs = frozenset((self._id_of(each), each.values, each.has_gradient) for each in layer_inputs(root))
+            raised = frozenset(self._id_of(each) for each in raised_inputs(root) if each.has_gradient)
+            return _Samples(inputs, list(scored_samples(root, known)), raised)
+
+    def _id_of(self, layer: LayerInput) -> int:
+        """The id of the weight of a layer; 0 if it is not a known one."""
+        state = self._tracer.registry.by_identity.get(id(layer.weight))
+        return state.id if state is not None and state.tensor() is layer.weight else 0
 
     def _compare(self, location: int) -> None:
         """Note the layers to which a pass gives samples that another pass gives them without a gradient."""
@@ -140,11 +148,14 @@ class LeftGradients:
         """Whether the losses of two passes are those of a generator and of a discriminator.
 
         If `own` are the parameters of the discriminator, the second pass trains it with samples that have no gradient;
-        if they are those of the generator, both passes send gradients through the discriminator.
+        if they are those of the generator, both passes send gradients through the discriminator. An actor and a critic
+        are like these.
         """
         first, second = self._samples.get(before), self._samples.get(later)
         if first is None or second is None:
             return False
+        if own & first.raised & second.weights(has_gradient=False) - second.weights(has_gradient=True):
+            return True
         return any((before, later, weight) in self._detached for weight in own) or any(
             one.weight == other.weight and one.label != other.label and reaches is (one.weight not in own)
             for one, has_gradient in first.scored

@@ -68,6 +68,13 @@ class Pair:
         entropy(self.generate(), ONES).backward()
         self.of_g.step()
 
+    def critic_of_actor(self) -> None:
+        self.clear()
+        (-self.generate().mean()).backward()
+        self.of_g.step()
+        (self.d(torch.randn(4, 5)).squeeze(1) - torch.randn(4)).square().mean().backward()
+        self.of_d.step()
+
     def each_cleared(self) -> None:
         self.of_g.zero_grad()
         entropy(self.generate(), ONES).backward()
@@ -93,6 +100,13 @@ class Pair:
         (self.generate() + self.fake.sum()).abs().mean().backward()
         self.of_g.step()
 
+    def head_of_two_domains(self) -> None:
+        self.clear()
+        (self.generate() - 1).square().mean().backward()
+        self.of_g.step()
+        (self.d(torch.randn(4, 5)) - 1).square().mean().backward()
+        self.of_d.step()
+
     def one_loss(self) -> None:
         self.clear()
         entropy(self.generate(), ONES).backward()
@@ -112,12 +126,21 @@ def recorded(iterate: Callable[[Pair], None], logdir: str, seen: MemoryObserver)
 
 @pytest.mark.parametrize(
     "iterate",
-    [Pair.critic_cleared_first, Pair.critic_in_two_passes, Pair.of_wasserstein, Pair.generator_not_detached],
+    [
+        Pair.critic_cleared_first,
+        Pair.critic_in_two_passes,
+        Pair.of_wasserstein,
+        Pair.generator_not_detached,
+        Pair.critic_of_actor,
+    ],
 )
 def test_gradients_of_an_opponent(iterate: Callable[[Pair], None], logdir: str, seen: MemoryObserver) -> None:
     assert recorded(iterate, logdir, seen) == [2]
 
 
-@pytest.mark.parametrize("iterate", [Pair.each_cleared, Pair.critic_frozen, Pair.shared_by_two_losses, Pair.one_loss])
+@pytest.mark.parametrize(
+    "iterate",
+    [Pair.each_cleared, Pair.critic_frozen, Pair.shared_by_two_losses, Pair.head_of_two_domains, Pair.one_loss],
+)
 def test_other_gradients(iterate: Callable[[Pair], None], logdir: str, seen: MemoryObserver) -> None:
     assert not recorded(iterate, logdir, seen)
