@@ -526,8 +526,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       updated in place at `other`.
     - "augmented-apart": at `made`, a data set moves the image in `names` at random, and the mask in them otherwise or
       not at all.
-    - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
-      of its samples, the difference is negative, and wraps around.
+    - "unsigned-difference": at `made`, a data set, a module, or the code that calls a model subtracts the second of
+      `names` from the first, both uint8. For some of their values, the difference is negative, and wraps around.
     - "evaluation-augmented": the transform or data set that is first in `names`, and is called validation or test, is
       augmented at random by the second.
     - "evaluation-not-normalised": the transform that is first in `names`, and is called validation or test, does not

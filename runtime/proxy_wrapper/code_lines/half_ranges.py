@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from proxy_wrapper.program_code.outermost_calls import UNKNOWN
-from proxy_wrapper.program_code.syntax import Scope, last_name, nodes_within
+from proxy_wrapper.program_code.syntax import certain_nodes, last_name, nodes_within
 from proxy_wrapper.values.describe import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy_wrapper.program_code.known_expressions import KnownExpressions
+    from proxy_wrapper.program_code.syntax import Scope
 
 EXACT: Final = {torch.bfloat16: 256, torch.float16: 2048}
 """The number up to which each type holds every whole number."""
@@ -26,7 +27,6 @@ _SHAPING: Final = frozenset({"unsqueeze", "view", "reshape", "float", "long", "e
 _PERIODIC: Final = frozenset({"sin", "cos", "polar", "sin_", "cos_"})
 POSITIONS: Final = re.compile(r"(^|_)pos", re.IGNORECASE)
 """Names of positions."""
-_BRANCHES: Final = (ast.If, ast.IfExp, ast.Try, ast.For, ast.While, ast.BoolOp, ast.Lambda)
 _MOST_PARTS: Final = 20
 
 
@@ -47,11 +47,11 @@ def half_ranges(scope: Scope, known: KnownExpressions) -> Iterator[HalfRange]:
     if _ARANGE not in scope.words:
         return
     is_periodic = not scope.words.isdisjoint(_PERIODIC)
-    for call in certain_calls(scope):
-        counted = _counted(call, scope)
-        if counted is None:
+    for call in certain_nodes(scope):
+        counted = _counted(call, scope) if isinstance(call, ast.Call) else None
+        if counted is None or not isinstance(call, ast.Call):
             continue
-        dtype = known.value(_keyword(call, "dtype")) if counted is call else _converted(call, known)
+        dtype = known.value_of(_keyword(call, "dtype")) if counted is call else _converted(call, known)
         exact = EXACT.get(dtype, 0) if type(dtype) is torch.dtype else 0
         count = _count(counted, known) if exact else 0
         if count > exact + 1 and (is_periodic or _names_positions(call, scope)):
@@ -92,7 +92,7 @@ def _converted(call: ast.Call, known: KnownExpressions) -> Any:
     if name in ("half", "bfloat16"):
         return torch.float16 if name == "half" else torch.bfloat16
     for given in (_keyword(call, "dtype"), *call.args):
-        value = known.value(given)
+        value = known.value_of(given)
         if type(value) is torch.dtype:
             return value
         if type(value) in PLAIN:
@@ -102,21 +102,13 @@ def _converted(call: ast.Call, known: KnownExpressions) -> Any:
 
 def _count(call: ast.Call, known: KnownExpressions) -> int:
     """How many numbers `arange` gives, beginning with a small one and without a step; 0 if unknown."""
-    first, last = (known.value(each) for each in call.args) if len(call.args) == 2 else (0, _end(call, known))
+    first, last = (known.value_of(each) for each in call.args) if len(call.args) == 2 else (0, _end(call, known))
     are_numbers = type(first) is int and type(last) is int
     return last - first if are_numbers and len(call.args) in (1, 2) and 0 <= first <= 1 else 0
 
 
 def _end(call: ast.Call, known: KnownExpressions) -> Any:
-    return known.value(call.args[0]) if len(call.args) == 1 else UNKNOWN
-
-
-def certain_calls(scope: Scope) -> list[ast.Call]:
-    """The calls of a function that run whenever it is called."""
-    branches = (node for node in scope.nodes if isinstance(node, _BRANCHES))
-    conditional = {id(inside) for branch in branches for inside in nodes_within(branch)}
-    ends = [node.end_lineno or 0 for node in scope.nodes if isinstance(node, (ast.Return, ast.Raise))]
-    return [call for call in scope.calls if id(call) not in conditional and not any(end < call.lineno for end in ends)]
+    return known.value_of(call.args[0]) if len(call.args) == 1 else UNKNOWN
 
 
 def _names_positions(call: ast.Call, scope: Scope) -> bool:

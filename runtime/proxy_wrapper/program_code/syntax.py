@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _COUNTING: Final = frozenset({"enumerate", "iter", "tqdm", "trange", "progress_bar", "track"})
 """Functions that give the items of their first argument."""
+_BRANCHES: Final = (ast.If, ast.IfExp, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.BoolOp, ast.Lambda, ast.Match)
+"""The nodes whose parts may not run, or may run several times."""
 _INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -111,6 +113,19 @@ def nodes_within(root: ast.AST) -> list[ast.AST]:
         if not isinstance(node, _INNER):
             pending += [*ast.iter_child_nodes(node)][::-1]
     return found
+
+
+def certain_nodes(scope: Scope, line: int = 0) -> list[ast.AST]:
+    """The nodes of a function that run whenever it is called, or whenever it comes to a line, and before that."""
+    branches = [node for node in scope.nodes if isinstance(node, _BRANCHES) and not _has_line(node, line)]
+    conditional = {id(inside) for branch in branches for inside in nodes_within(branch)}
+    ends = [node.end_lineno or 0 for node in scope.nodes if isinstance(node, (ast.Return, ast.Raise)) and not line]
+    last = line or min(ends, default=0)
+    return [node for node in scope.nodes if id(node) not in conditional and not 0 < last < getattr(node, "lineno", 0)]
+
+
+def _has_line(node: ast.AST, line: int) -> bool:
+    return isinstance(node, (ast.stmt, ast.expr)) and node.lineno <= line <= (node.end_lineno or 0)
 
 
 def iterated_by(loop: ast.For | ast.AsyncFor | ast.comprehension) -> ast.expr:

@@ -72,4 +72,4 @@ def test_what_an_expression_stands_for(expression: str, expected: Any) -> None:
     (function,) = ast.parse(FUNCTION).body
     given = {"self": Net(), "x": torch.zeros(4, 300, 6), "length": None, "other": 3}
     known = KnownExpressions(Scope(function), given, {"torch": torch})
-    assert known.value(ast.parse(expression, mode="eval").body) == expected
+    assert known.value_of(ast.parse(expression, mode="eval").body) == expected

@@ -18,6 +18,7 @@ from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.attaching.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.calls.active_dropouts import ActiveDropouts
 from proxy_wrapper.intercept.calls.broadcast_counts import BroadcastCounts, may_count
+from proxy_wrapper.intercept.calls.byte_differences import ByteDifferences, may_subtract
 from proxy_wrapper.intercept.calls.callers import Callers
 from proxy_wrapper.intercept.calls.inputs import Inputs
 from proxy_wrapper.intercept.calls.output_softmaxes import OutputSoftmaxes, may_take_softmax
@@ -101,6 +102,7 @@ class ModuleCalls:
         self._counts = BroadcastCounts(tracer)
         self._output_softmaxes = OutputSoftmaxes(tracer)
         self._positions = RepeatedPositions(tracer)
+        self._differences = ByteDifferences(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
         self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
@@ -295,7 +297,11 @@ class ModuleCalls:
         """Examine the code that calls an outermost module."""
         compares, counts = may_compare(frame), may_count(frame.f_code)
         takes_softmax = may_take_softmax(frame.f_code)
-        caller = self._callers.caller(frame, entry) if compares or counts or takes_softmax else None
+        subtracts = may_subtract(frame.f_code)
+        is_read = compares or counts or takes_softmax or subtracts
+        caller = self._callers.caller(frame, entry) if is_read else None
+        if caller is not None and subtracts:
+            self._differences.look_at_caller(caller, thread)
         if caller is not None and compares:
             self._thresholds.look(caller, entry, location, thread)
         if caller is not None and counts:
@@ -431,6 +437,7 @@ class ModuleCalls:
             return False
         entry.gradient_looks -= 1
         self._positions.look(entry, args, rest[0], call.location, thread)
+        self._differences.look(entry, args, rest[0], thread)
         return _are_cut_off(module, outputs)
 
     def _has_raised(self, module: nn.Module, call: ActiveCall) -> bool:

@@ -11,24 +11,23 @@ import inspect
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import torch
-
-from proxy_wrapper.code_lines.half_ranges import POSITIONS, certain_calls, half_ranges, range_lines
+from proxy_wrapper.code_lines.half_ranges import POSITIONS, half_ranges, range_lines
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
 from proxy_wrapper.program_code.called_functions import body_of, body_of_function, reachable
-from proxy_wrapper.program_code.known_expressions import KnownExpressions
-from proxy_wrapper.program_code.outermost_calls import UNKNOWN, value_of_name
-from proxy_wrapper.program_code.syntax import Scope
+from proxy_wrapper.program_code.known_expressions import KnownExpressions, bound_arguments
+from proxy_wrapper.program_code.outermost_calls import value_of_name
+from proxy_wrapper.program_code.syntax import Scope, certain_nodes
 from proxy_wrapper.values.describe import PLAIN, find_tensors
 from proxy_wrapper.values.repeated_rows import repeated_rows
-from proxy_wrapper.values.statistics import has_values
+from proxy_wrapper.values.statistics import has_values, unobserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import CodeType
 
+    import torch
     from torch import nn
 
     from proxy_wrapper.known.entries import ModuleEntry
@@ -68,10 +67,10 @@ class RepeatedPositions:
         tracer = self._tracer
         if not tracer.locator.is_user_code(body.code):
             return
-        with torch._C.DisableTorchFunction():
-            found = next(self._counted(body, (module, *args), kwargs, 0), None)
+        with unobserved() as readable:
+            found = next(self._counted(body, (module, *args), kwargs, 0), None) if readable else None
             longest = max((size for each in find_tensors((*args, *kwargs.values())) for size in each.shape), default=0)
-            found = found or self._kept(module, body, longest)
+            found = found or (self._kept(module, body, longest) if readable else None)
         if found is None:
             return
         self._reported.add(type(module))
@@ -88,15 +87,17 @@ class RepeatedPositions:
         scope = self._scope_of(body)
         if scope is None:
             return
-        known = KnownExpressions(scope, _bound(scope, args, kwargs), body.names)
+        known = KnownExpressions(scope, bound_arguments(scope, args, kwargs), body.names)
         for each in half_ranges(scope, known):
             yield _Found(self._tracer.locator.line(AssignedLine(body.code, each.line)), each.total, each.exact)
-        for call in certain_calls(scope) if depth < _DEEPEST else ():
+        for call in certain_nodes(scope) if depth < _DEEPEST else ():
+            if not isinstance(call, ast.Call) or any(isinstance(each, ast.Starred) for each in call.args):
+                continue
             called = _called(call, body, args)
-            if called is not None and not any(isinstance(each, ast.Starred) for each in call.args):
-                bound = args[:1] if isinstance(call.func, ast.Attribute) and called.code.co_varnames[:1] else ()
-                given = tuple(known.value(each) for each in call.args)
-                words = {each.arg: known.value(each.value) for each in call.keywords if each.arg is not None}
+            if called is not None:
+                bound = args[:1] if isinstance(call.func, ast.Attribute) else ()
+                given = tuple(known.value_of(each) for each in call.args)
+                words = {each.arg: known.value_of(each.value) for each in call.keywords if each.arg is not None}
                 yield from self._counted(called, (*bound, *given), words, depth + 1)
 
     def _kept(self, module: nn.Module, forward: Body, longest: int) -> _Found | None:
@@ -142,21 +143,6 @@ def _called(call: ast.Call, body: Body, args: tuple[Any, ...]) -> Body | None:
         return body_of_function(method) if type(method) is FunctionType else None
     value = value_of_name(call.func, body) if isinstance(call.func, ast.Name) else None
     return body_of_function(value) if type(value) is FunctionType else None
-
-
-def _bound(scope: Scope, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a function's arguments, as far as they are known."""
-    if not isinstance(scope.root, ast.FunctionDef):
-        return {}
-    given = scope.root.args
-    names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    defaults = [*zip(names[::-1], given.defaults[::-1], strict=False)]
-    defaults += [
-        (each.arg, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default
-    ]
-    found = dict.fromkeys([*names, *(each.arg for each in given.kwonlyargs)], UNKNOWN)
-    found |= {name: default.value for name, default in defaults if isinstance(default, ast.Constant)}
-    return found | dict(zip(names, args, strict=False)) | {**kwargs}
 
 
 def _is_table(tensor: torch.Tensor) -> bool:
