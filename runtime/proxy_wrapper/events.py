@@ -534,8 +534,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       normalise as the second does at `other`.
     - "state-left-in-checkpoint": training resumes with a model that is loaded at `made`; the state of the first of
       `names`, which is saved under the second, at `other`, is not loaded.
-    - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in
-      `names`, for others to take their place, and nothing puts them back.
+    - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in the
+      first of `names`, for others to take their place, and nothing puts them back. The second is the model, if known.
     - "noise-unadded": the noise in `names`, drawn at `made`, is the target of a loss, and nothing else reads it. The
       input of the model is computed at `other`, with another noise.
     - "values-lowered": the loss in `names`, computed at `made`, is the mean of a critic's values of an actor's actions,

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from proxy_wrapper.program_code.outermost_calls import UNKNOWN
+from proxy_wrapper.program_code.syntax import defaults_of
 from proxy_wrapper.values.describe import PLAIN
 
 if TYPE_CHECKING:
@@ -131,12 +132,8 @@ def bound_arguments(scope: Scope, args: tuple[Any, ...], kwargs: Mapping[str, An
         return {}
     given = scope.root.args
     names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    defaults = [*zip(names[::-1], given.defaults[::-1], strict=False)]
-    defaults += [
-        (each.arg, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default
-    ]
     found = dict.fromkeys([*names, *(each.arg for each in given.kwonlyargs)], UNKNOWN)
-    found |= {name: default.value for name, default in defaults if isinstance(default, ast.Constant)}
+    found |= {name: default.value for name, default in defaults_of(given).items() if isinstance(default, ast.Constant)}
     return found | dict(zip(names, args, strict=False)) | {**kwargs}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.imported_modules import TORCH
 from proxy_wrapper.program_code.syntax import last_name
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -65,7 +66,7 @@ def _is_mask(index: ast.expr, indexed: ast.expr, scope: Scope) -> bool:
         sides = (index.left, *index.comparators)
         return is_elementwise and any(ast.unparse(each) == ast.unparse(indexed) or _is_tensor(each) for each in sides)
     if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute):
-        is_of_torch = isinstance(index.func.value, ast.Name) and index.func.value.id == "torch"
+        is_of_torch = scope.module_of(index.func.value) == TORCH
         return index.func.attr == "bool" or (is_of_torch and index.func.attr in _MASKS)
     return False
 
