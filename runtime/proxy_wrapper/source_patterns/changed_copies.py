@@ -53,9 +53,8 @@ def _changed_by(node: ast.AST) -> Iterator[ast.Subscript]:
 def _is_mask(index: ast.expr, indexed: ast.expr, scope: Scope) -> bool:
     """Whether an index is surely a tensor of true and false values, and no Python value."""
     if isinstance(index, ast.Name):
-        values = [value for target, value in scope.assignments if ast.unparse(target) == index.id]
-        is_only = len(values) == len(scope.stores(index.id)) == 1
-        return is_only and not isinstance(values[0], ast.Name) and _is_mask(values[0], indexed, scope)
+        value = scope.resolved(index)
+        return not isinstance(value, ast.Name) and _is_mask(value, indexed, scope)
     if isinstance(index, ast.UnaryOp):
         return isinstance(index.op, ast.Invert) and _is_mask(index.operand, indexed, scope)
     if isinstance(index, ast.BinOp):

@@ -138,11 +138,7 @@ def _is_image(value: ast.expr, scope: Scope) -> bool:
     An image that was read as a grey one has no size of 3, so it cannot be viewed like that.
     """
     for _ in range(_MOST_CALLS):
-        if isinstance(value, ast.Name):
-            values = [found for target, found in scope.assignments if ast.unparse(target) == value.id]
-            if len(values) != 1 or len(scope.stores(value.id)) != 1:
-                return False
-            (value,) = values
+        value = scope.resolved(value)
         if not isinstance(value, ast.Call):
             return False
         name = last_name(value.func)
@@ -161,10 +157,8 @@ def _is_image(value: ast.expr, scope: Scope) -> bool:
 
 def _opens_image(value: ast.expr, scope: Scope) -> bool:
     """Whether an expression is an image that Pillow opens."""
-    if isinstance(value, ast.Name):
-        found = [each for target, each in scope.assignments if ast.unparse(target) == value.id]
-        return len(found) == 1 and not isinstance(found[0], ast.Name) and _opens_image(found[0], scope)
-    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Image.open" for node in ast.walk(value))
+    nodes = ast.walk(scope.resolved(value))
+    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Image.open" for node in nodes)
 
 
 def _variable_in(value: ast.expr) -> str | None:
