@@ -1023,6 +1023,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "Two views of a sample are trained to predict each other, with gradients on both sides, and all become equal.",
+        "siamese-not-detached",
+        (
+            'Chen and He, "Exploring Simple Siamese Representation Learning", CVPR 2021',
+            "https://github.com/lightly-ai/lightly/issues/559",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "The outer loss of meta-learning does not depend on the parameters that the inner steps adapted.",
         "inner-steps-unused",
         (
