@@ -116,8 +116,8 @@ matches dots too.
               backward, backward_end, active_dropout
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
               scheduler_step, scaler_step, clip, freeze_without_effect,
-              rate_without_effect, rate_reduced, discarded_result
-              state_pattern, source_pattern
+              rate_without_effect, rate_reduced, schedule_restart
+              discarded_result, state_pattern, source_pattern
   values      parameter, buffer, input, load, loading, non_finite
               optimizer_state (at DEBUG)
   with flow   flow_step

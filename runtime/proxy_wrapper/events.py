@@ -400,6 +400,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "count-broadcasts": the code that calls `module`, an outermost one, counts at `made` how often its output of
       `shape`, or the index of the largest score in each row, equals labels with the sizes in `values`: one has the
       shape [n], the other [n, 1]. This is read once for each place of a call.
+    - "views-not-detached": each term of the loss compares what is predicted from one of two views, of `shape`, with the
+      other one, and both have a gradient.
     - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.
     - "scale-is-variance": noise is scaled by an exponential of `shape`, which is the variance in a divergence.
     - "dice-of-scores": scores of `shape`, the output of a layer, are multiplied by a mask of zeros and ones, and the
@@ -449,6 +451,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "several-labels": a later pass at such a place had others.
     - "label-of-generated": 16 times, samples to which gradients flow at the place were compared with the label in
       `values`, and the same samples, without a gradient, in another pass, too. `weights`: that of their first layer.
+    - "positions-repeat": `module` counts as many positions as `shape` says, in a type that holds every whole number up
+      to `dim` only. `made` is the line that counts them, if only one line may do so.
     - "softmax-of-output": the code that calls `module` computes, at `made`, a softmax over the first dimension of its
       output.
     """
@@ -524,16 +528,16 @@ class SourcePattern(Happening, frozen=True, gc=False):
       updated in place at `other`.
     - "augmented-apart": at `made`, a data set moves the image in `names` at random, and the mask in them otherwise or
       not at all.
-    - "unsigned-difference": at `made`, a data set subtracts the second of `names` from the first, both uint8. For some
-      of its samples, the difference is negative, and wraps around.
+    - "unsigned-difference": at `made`, a data set, a module, or the code that calls a model subtracts the second of
+      `names` from the first, both uint8. For some of their values, the difference is negative, and wraps around.
     - "evaluation-augmented": the transform or data set that is first in `names`, and is called validation or test, is
       augmented at random by the second.
     - "evaluation-not-normalised": the transform that is first in `names`, and is called validation or test, does not
       normalise as the second does at `other`.
     - "state-left-in-checkpoint": training resumes with a model that is loaded at `made`; the state of the first of
       `names`, which is saved under the second, at `other`, is not loaded.
-    - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in
-      `names`, for others to take their place, and nothing puts them back.
+    - "weights-unrestored": at `made`, in the training loop at `other`, the weights of a model are stored, as in the
+      first of `names`, for others to take their place, and nothing puts them back. The second is the model, if known.
     - "noise-unadded": the noise in `names`, drawn at `made`, is the target of a loss, and nothing else reads it. The
       input of the model is computed at `other`, with another noise.
     - "values-lowered": the loss in `names`, computed at `made`, is the mean of a critic's values of an actor's actions,
@@ -584,6 +588,22 @@ class RateWithoutEffect(Happening, frozen=True, gc=False):
     made: Count = 0
 
 
+class ScheduleRestart(Happening, frozen=True, gc=False):
+    """An optimizer that resumes training makes its first step, with the rate of a schedule that begins anew.
+
+    `scheduler` is the class of the scheduler that did so when it was created, at `made`: the state of the optimizer had
+    been loaded before, with the rate `loaded_rate`, and the scheduler has set it to `rate` and is still at its start.
+    `start` is the number from which a loop around the step counts.
+    """
+
+    optimizer_id: Count = 0
+    scheduler: str = ""
+    made: Count = 0
+    loaded_rate: Number = 0.0
+    rate: Number = 0.0
+    start: Count = 0
+
+
 class StatePattern(Happening, frozen=True, gc=False):
     """A pattern in the values of parameters, or in the memory of the state that an optimizer keeps for them.
 
@@ -596,6 +616,9 @@ class StatePattern(Happening, frozen=True, gc=False):
       last time. `made` is the line that computes the average, if only one line may do so.
     - "gradient-carried": without an optimizer, backward passes added to the gradient of `tensor` that the step before
       had used, and that nothing had changed since. `values`: how often, and how many steps there were.
+    - "gradient-left": in as many steps as `values` says, an optimizer whose first parameter is `tensor` used gradients
+      that a backward pass at `made` had left, before a step of another optimizer, and those of later passes. The losses
+      of the passes are those of a generator and of a discriminator.
     """
 
     what: str = ""
@@ -1015,7 +1038,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
     SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, SourcePattern,
-    FreezeWithoutEffect, RateWithoutEffect, StatePattern,
+    FreezeWithoutEffect, RateWithoutEffect, ScheduleRestart, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

@@ -132,7 +132,7 @@ def _look(evidence: Evidence) -> Sight | None:
         old = _with_old_statistics(of_process, tree) + _with_statistics_of_last(of_process, tree)
         swapped = _following_at_once(of_process) + _copied_at_each_step(of_process, tree)
         trained = _trained(of_process, tree)
-        left = _left_in_model(of_process)
+        left = _left_in_model(of_process, tree)
         findings += old + swapped + shared + trained + left
         is_any |= bool(averages or old or swapped or shared or trained or left)
         of_roots: dict[int, list[TensorSummary]] = {}
@@ -212,18 +212,22 @@ def _trained(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     return found
 
 
-def _left_in_model(of_process: ProcessEvidence) -> list[Finding]:
+def _left_in_model(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
     """The places in one process that store the weights of a model, which then trains from other ones."""
-    moved = max((each.moved_steps for each in of_process.process.tensors if not each.is_buffer), default=0)
-    numbers = [f"{moved:,} steps of a parameter began with other values than the step before had left"]
-    rank = [of_process.process.rank]
-    return [
-        NOT_RESTORED.finding(
-            event.names[0], f"nothing in the loop at {other} puts them back", rank, place=place, evidence=numbers
-        )
-        for event, place, other in of_process.acts.sources
-        if event.what == "weights-unrestored" and moved
-    ]
+    found = []
+    roots = {root.id: root.name.rpartition(".")[2] for root in tree.roots}
+    parameters = [each for each in of_process.process.tensors if not each.is_buffer]
+    for event, place, other in of_process.acts.sources:
+        if event.what != "weights-unrestored":
+            continue
+        model = event.names[1].rpartition(".")[2] if len(event.names) > 1 else ""
+        own = [each for each in parameters if roots.get(tree.root_of(each.module)) == model]
+        moved = max((each.moved_steps for each in own or parameters), default=0)
+        if moved:
+            numbers = [f"{moved:,} steps of a parameter began with other values than the step before had left"]
+            reason, rank = f"nothing in the loop at {other} puts them back", [of_process.process.rank]
+            found.append(NOT_RESTORED.finding(event.names[0], reason, rank, place=place, evidence=numbers))
+    return found
 
 
 def _following_at_once(of_process: ProcessEvidence) -> list[Finding]:

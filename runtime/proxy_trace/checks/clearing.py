@@ -13,11 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
-from proxy_trace.checks.finding import ERROR
+from proxy_trace.checks.finding import ERROR, WARNING
 from proxy_trace.checks.rule import Rule
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
+    from proxy_trace.checks.finding import Finding
+    from proxy_trace.process.process_summary import ProcessEvidence
 
 NOT_CLEARED: Final = Rule(
     "grad-not-cleared",
@@ -38,6 +40,25 @@ NOT_CLEARED: Final = Rule(
 )
 
 
+OF_OPPONENT: Final = Rule(
+    "grad-of-opponent",
+    WARNING,
+    "Gradients that the loss of an opponent has left",
+    "In at least four steps, the gradients were those of two backward passes at different places, and another "
+    "optimizer stepped between the two: nobody cleared what the first pass had left. The two losses are opposed. The "
+    "first one sends gradients through a discriminator to its generator, and the second one trains the discriminator "
+    "with the same samples without a gradient, or the two compare its scores with different labels (binary cross "
+    "entropy). Or the first loss is the mean of a critic's values of an actor's actions. So a discriminator also "
+    "learns to be deceived, a generator to be recognised, or a critic to give high values.",
+    "Call `zero_grad()` of this optimizer right before its own backward pass.",
+    "show {run} --kind state_pattern,optimizer_step",
+    sources=(
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/557",
+        "https://github.com/leffff/FlowModels/issues/3",
+    ),
+)
+
+
 def _look(evidence: Evidence) -> Sight:
     findings = []
     judged = 0
@@ -53,6 +74,7 @@ def _look(evidence: Evidence) -> Sight:
                 findings.append(
                     NOT_CLEARED.finding(optimizer.name, reason, [rank], step=first, place=place, evidence=[numbers])
                 )
+        findings += _of_opponents(of_process)
         for state in of_process.acts.states:
             if state.event.what == "gradient-carried":
                 reason = "updates without an optimizer left its gradient, and the next one was added to it"
@@ -65,4 +87,17 @@ def _look(evidence: Evidence) -> Sight:
     return Sight(findings, evidence.sampling_words)
 
 
-CHECK: Final = Check("clearing", "gradients were cleared between steps", _look, (NOT_CLEARED,))
+def _of_opponents(of_process: ProcessEvidence) -> list[Finding]:
+    """Findings about steps with gradients that the loss of an opponent has left."""
+    found = []
+    for state in of_process.acts.states:
+        if state.event.what == "gradient-left":
+            name = state.tensor.partition(".")[0]
+            reason = f"its gradients still had those of the backward pass at {state.made}, and were added to"
+            numbers = [f"in at least {state.event.values[0]:g} steps"] if state.event.values else []
+            rank, step = [of_process.process.rank], state.event.step
+            found.append(OF_OPPONENT.finding(name, reason, rank, step=step, place=state.place, evidence=numbers))
+    return found
+
+
+CHECK: Final = Check("clearing", "gradients were cleared between steps", _look, (NOT_CLEARED, OF_OPPONENT))

@@ -187,7 +187,24 @@ DICE: Final = Rule(
     sources=("https://github.com/milesial/Pytorch-UNet/issues/271",),
 )
 
+VIEWS: Final = Rule(
+    "siamese-not-detached",
+    WARNING,
+    "Siamese networks without a stopped gradient",
+    "Each term of a loss compares, element by element, what is predicted from one view of the samples with the "
+    "representation of another view; from that, the same network predicts the first one. Gradients flow to both sides. "
+    "So the loss is lowest if all representations are equal, and without a term that keeps samples apart, or a target "
+    "that is not trained, they become so.",
+    "Detach the representation that a prediction is compared with: `cosine_similarity(p1, z2.detach())`.",
+    "show {run} --kind graph_pattern,loss",
+    sources=(
+        'Chen and He, "Exploring Simple Siamese Representation Learning", CVPR 2021',
+        "https://github.com/lightly-ai/lightly/issues/559",
+    ),
+)
+
 _RULES: Final = {
+    "views-not-detached": (VIEWS, "loss", "both sides of its comparisons, of shape {shape}, have a gradient"),
     "dice-of-scores": (DICE, "loss", "it is computed from scores of shape {shape}, which are no probabilities"),
     "cut-term": (CUT_TERM, "loss", "one of its terms is a number without a gradient"),
     "softmax-over-queries": (QUERIES, "attention", "its weights, of shape {shape}, sum to 1 over another dimension"),
@@ -238,6 +255,6 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES, DICE, END_IGNORED, OVERWRITTEN),
+    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES, DICE, VIEWS, END_IGNORED, OVERWRITTEN),
 )
 """Present only if it finds something, because few programs contain such formulas."""

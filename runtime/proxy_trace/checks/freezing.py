@@ -9,7 +9,6 @@ frozen then, it never will.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
@@ -51,7 +50,8 @@ ADAPTERS: Final = Rule(
     ("https://github.com/huggingface/transformers/issues/26098",),
     explains=("frozen",),
 )
-_MATRIX: Final = re.compile(r"\[(\d+), (\d+)\]$")
+_MATRIX: Final = 2
+"""The dimensions of a matrix."""
 _FEWEST_STEPS: Final = 10
 _UNDONE: Final = NO_EFFECT._replace(severity=WARNING)
 
@@ -111,10 +111,9 @@ def _frozen_adapters(of_process: ProcessEvidence, tree: ModuleTree) -> list[Find
 
 def _are_adapter(first: TensorSummary, second: TensorSummary) -> bool:
     """Whether two matrices multiply to a larger one of low rank, and only the second may be zero at first."""
-    one, other = _MATRIX.search(first.type), _MATRIX.search(second.type)
-    if one is None or other is None or first.requires_grad != second.requires_grad:
+    if len(first.sizes) != _MATRIX or len(second.sizes) != _MATRIX or first.requires_grad != second.requires_grad:
         return False
-    (rows, columns), (others, inner) = map(int, one.groups()), map(int, other.groups())
+    (rows, columns), (others, inner) = first.sizes, second.sizes
     if rows != inner:  # As raw parameters that are multiplied from the left.
         rows, columns, others, inner = columns, rows, inner, others
     is_low = rows == inner < min(columns, others)

@@ -207,20 +207,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "An actor's loss also sends gradients into the critic, whose optimizer steps with them.",
-        "",
+        "A discriminator steps with gradients that the loss of its generator left, a critic with those of its actor, "
+        "or the reverse.",
+        "grad-of-opponent",
         (
-            "https://github.com/astariul/encode-attend-navigate-pytorch/issues/2",
-            "https://github.com/ray-project/ray/pull/65125",
-        ),
-    ),
-    KindOfBug(
-        "Gradients",
-        "A generator steps with gradients that the loss of its discriminator left.",
-        "",
-        (
+            "https://github.com/Lightning-AI/pytorch-lightning/issues/557",
+            "https://github.com/leffff/FlowModels/issues/3",
             "https://github.com/Lightning-AI/pytorch-lightning/issues/591",
             "https://github.com/FoundationVision/OmniTokenizer/issues/15",
+            "https://github.com/ray-project/ray/pull/65125",
         ),
     ),
     KindOfBug(
@@ -304,7 +299,7 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Optimizer",
         "A scheduler created after the optimizer was loaded sets the learning rate back to that of the first epoch.",
-        "",
+        "schedule-restarts",
         (
             "https://github.com/ultralytics/yolov5/issues/292",
             "https://github.com/torch-points3d/torch-points3d/pull/630",
@@ -1028,6 +1023,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "Two views of a sample are trained to predict each other, with gradients on both sides, and all become equal.",
+        "siamese-not-detached",
+        (
+            'Chen and He, "Exploring Simple Siamese Representation Learning", CVPR 2021',
+            "https://github.com/lightly-ai/lightly/issues/559",
+        ),
+    ),
+    KindOfBug(
+        "Gradients",
         "The outer loss of meta-learning does not depend on the parameters that the inner steps adapted.",
         "inner-steps-unused",
         (
@@ -1245,9 +1249,10 @@ KINDS_OF_BUGS: Final = (
     KindOfBug(
         "Numbers",
         "Positions are counted in half precision, where neighbours above 256 or 2,048 are equal.",
-        "",
+        "positions-repeat",
         (
             "https://github.com/EleutherAI/gpt-neox/issues/1003",
+            "https://github.com/huggingface/transformers/issues/25681",
             "https://github.com/EleutherAI/gpt-neox/pull/1016",
         ),
     ),

@@ -55,7 +55,8 @@ WRAPS: Final = Rule(
     "Differences of bytes that wrap around",
     "The `__getitem__` of a data set that a `DataLoader` reads subtracts two uint8 arrays or tensors, which are "
     "attributes of the data set, or items of these. For some of eight samples that were looked up, a negative "
-    "difference wraps around: -1 becomes 255.",
+    "difference wraps around: -1 becomes 255. Or the `forward` of a module subtracts parts of its arguments so, in one "
+    "of its first calls, or the code that calls a model does so with its variables.",
     "Convert before subtracting: `self.after[index].float() - self.before[index].float()`.",
     "show {run} --kind source_pattern",
     sources=(

@@ -13,6 +13,7 @@ advanced with every epoch never ends.
 | continues while another optimizer trains the parameters of its own | scheduler-of-old-optimizer |
 | treats a score as a loss, or the other way round | plateau-of-other-mode |
 | multiplies the rate by the rate | learning-rate-squared |
+| was created when training resumed, and began anew | schedule-restarts |
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ from typing import TYPE_CHECKING, Final
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.finding import WARNING
 from proxy_trace.checks.rule import Rule
+from proxy_trace.terminal.units import format_number
 
 if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.process_summary import ProcessEvidence
-    from proxy_trace.process.training_summary import OptimizerSummary, PlateauSummary, SchedulerSummary
+    from proxy_trace.process.training_summary import (
+        OptimizerSummary,
+        PlateauSummary,
+        RestartSummary,
+        SchedulerSummary,
+    )
 
 BEFORE_OPTIMIZER: Final = Rule(
     "scheduler-before-optimizer",
@@ -111,6 +118,23 @@ SQUARED: Final = Rule(
     explains=("update-too-small", "never-updated"),
 )
 
+RESTARTS: Final = Rule(
+    "schedule-restarts",
+    WARNING,
+    "Schedules that begin anew when training resumes",
+    "Before an optimizer made its first step in this process, its state had been loaded: its rate was another one than "
+    "that from which the schedule starts. Its first scheduler was created after that, with `last_epoch=-1`, and set "
+    "the rate back. At the first step the rate was still that one, and the scheduler at its start, so that no state of "
+    "its own had been loaded; and a loop around the step, `range(start, ...)`, goes on from a later epoch.",
+    "Save and load the scheduler, too: create it before `optimizer.load_state_dict(...)`, and call "
+    "`scheduler.load_state_dict(...)`; or create it with `last_epoch=start - 1`.",
+    "show {run} --kind schedule_restart,optimizer",
+    sources=(
+        "https://github.com/ultralytics/yolov5/issues/292",
+        "https://github.com/torch-points3d/torch-points3d/pull/630",
+    ),
+)
+
 _FEWEST_STEPS: Final = 20
 _FEWEST_REPEATS: Final = 4
 _SELDOM: Final = 4
@@ -146,6 +170,7 @@ def _look(evidence: Evidence) -> Sight:
                 numbers = [f"in {optimizer.decayed:,} of {optimizer.steps:,} steps", *rates]
                 reason = "its learning rate was below a hundredth of its maximum"
                 findings.append(DECAYS_PER_BATCH.finding(optimizer.name, reason, rank, place=place, evidence=numbers))
+        findings += [_of_restart(each, of_process) for each in training.restarts]
         findings += [_of_plateau(each, of_process) for each in training.plateaus.values() if _is_of_other_mode(each)]
         for scheduler in training.schedulers.values():
             if _is_early(scheduler):
@@ -250,6 +275,15 @@ def _squared(scheduler: SchedulerSummary, of_process: ProcessEvidence) -> Findin
     return SQUARED.finding(scheduler.name, reason, rank, place=place, evidence=numbers)
 
 
+def _of_restart(restart: RestartSummary, of_process: ProcessEvidence) -> Finding:
+    event = restart.event
+    reason = f"training goes on from {event.start}, and its schedule begins anew"
+    loaded, rate = format_number(event.loaded_rate), format_number(event.rate)
+    numbers = [f"the loaded rate was {loaded}, and {event.scheduler} set {rate}"]
+    rank = [of_process.process.rank]
+    return RESTARTS.finding(event.scheduler, reason, rank, step=event.step, place=restart.place, evidence=numbers)
+
+
 def _is_of_other_mode(plateau: PlateauSummary) -> bool:
     """Whether a scheduler waits for a score to fall or a loss to rise, by the words of the line that passes it."""
     is_score, is_loss = bool(_telling(plateau, _SCORES)), bool(_telling(plateau, _LOSSES))
@@ -273,5 +307,5 @@ CHECK: Final = Check(
     "schedulers",
     "schedulers are advanced when they should be",
     _look,
-    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OTHER_MODE, OF_OLD_OPTIMIZER, SQUARED),
+    (BEFORE_OPTIMIZER, DECAYS_PER_BATCH, REPEATS, NOT_FINISHED, OTHER_MODE, OF_OLD_OPTIMIZER, SQUARED, RESTARTS),
 )

@@ -7,7 +7,6 @@ gradient, and its own step.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks.check import Check, Sight
@@ -36,9 +35,6 @@ APART: Final = Rule(
     "history {run} {name}",
     sources=("https://github.com/NVIDIA/Megatron-LM/issues/656",),
 )
-
-
-_MATRIX: Final = re.compile(r"\[(\d+), (\d+)\]$")
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -117,8 +113,7 @@ def _are_one(one: TensorSummary, other: TensorSummary) -> bool:
     if one.type == other.type:
         pairs = ((one.first, other.first), (one.last, other.last))
         return all(each is not None and also is not None and each.bits == also.bits for each, also in pairs)
-    sizes, transposed = _MATRIX.search(one.type), _MATRIX.search(other.type)
-    return sizes is not None and transposed is not None and sizes.groups() == transposed.groups()[::-1]
+    return len(one.sizes) == len(("rows", "columns")) and one.sizes == other.sizes[::-1]
 
 
 def _stepped_apart(of_process: ProcessEvidence) -> set[int]:

@@ -264,6 +264,12 @@ def _rate_without_effect(event: events.RateWithoutEffect, names: Names) -> str:
     return f"`{what}` is set{at}, and optimizer {event.optimizer_id} does not read it"
 
 
+def _schedule_restart(event: events.ScheduleRestart, names: Names) -> str:
+    at = f" at {names.place(event.made)}" if event.made else ""
+    rates = f"from {format_number(event.loaded_rate)} to {format_number(event.rate)}"
+    return f"{event.scheduler}, created{at}, has set the rate {rates}; the loop goes on from {event.start}"
+
+
 def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
     return f"`{event.function}` at {names.place(event.made)}: its result is not used"
 
@@ -295,6 +301,8 @@ def _state_pattern(event: events.StatePattern, names: Names) -> str:
         return f"{tensor} is an average of {names.tensor_name(event.other)}: {factors}, in {moved}"
     if event.what == "gradient-carried":
         return f"the gradient of {tensor} was not cleared after a step by hand"
+    if event.what == "gradient-left":
+        return f"the step of {tensor} has gradients that the pass at {names.place(event.made)} left"
     return f'{event.what}: "{event.name}" of {tensor}'
 
 
@@ -428,6 +436,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.FreezeWithoutEffect: _freeze_without_effect,
     events.RateReduced: _rate_reduced,
     events.RateWithoutEffect: _rate_without_effect,
+    events.ScheduleRestart: _schedule_restart,
     events.GraphPattern: _graph_pattern,
     events.StatePattern: _state_pattern,
     events.Gradient: _gradient,

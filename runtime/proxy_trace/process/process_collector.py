@@ -74,6 +74,7 @@ class ProcessCollector:
             events.SourcePattern: self._acts.source_pattern,
             events.FreezeWithoutEffect: self._acts.freezing,
             events.RateWithoutEffect: self._training.misplaced_rate,
+            events.ScheduleRestart: self._training.schedule_restart,
             events.Load: self._training.load,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,

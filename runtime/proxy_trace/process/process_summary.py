@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from proxy_trace.process.training_summary import TrainingSummary
     from proxy_trace.reading.names import Names
     from proxy_wrapper import events
+
+_SIZES: Final = re.compile(r"\[(\d+(?:, \d+)*)\]$")
+"""The shape at the end of the description of a tensor."""
 
 
 class ModuleSummary(msgspec.Struct):
@@ -160,6 +164,12 @@ class TensorSummary(msgspec.Struct):
     def is_compared(self) -> bool:
         """Whether each update is known to have changed the values or not, and none can have been missed."""
         return has_bits(self.first) and not (self.undecided or self.freed)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Its shape; () if it is unknown, or for a single number."""
+        found = _SIZES.search(self.type)
+        return tuple(map(int, found[1].split(", "))) if found is not None else ()
 
     @property
     def is_empty(self) -> bool:

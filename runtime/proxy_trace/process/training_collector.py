@@ -19,6 +19,7 @@ from proxy_trace.process.training_summary import (
     OptimizerSummary,
     PenaltySummary,
     PlateauSummary,
+    RestartSummary,
     RootSummary,
     SchedulerSummary,
     TrainingSummary,
@@ -65,6 +66,7 @@ class TrainingCollector:
         self._values: dict[str, LossValues] = {}
         self._penalties: dict[int, PenaltySummary] = {}
         self._plateaus: dict[int, PlateauSummary] = {}
+        self._restarts: list[RestartSummary] = []
         self._passes = 0
         self._passes_at_step = 0
         # For each optimizer: the number of backward passes at its last step, and its gradients then.
@@ -93,6 +95,7 @@ class TrainingCollector:
             self._values,
             self._penalties,
             self._plateaus,
+            self._restarts,
         )
 
     def call_root(self, event: events.CallModule) -> None:
@@ -329,6 +332,12 @@ class TrainingCollector:
         if optimizer is not None and len(optimizer.misplaced) < _FEW:
             what = f'group["{event.name}"]' if event.is_key else f"optimizer.{event.name}"
             optimizer.misplaced.append((what, self._names.place(event.made) if event.made else optimizer.origin))
+
+    def schedule_restart(self, event: events.ScheduleRestart) -> None:
+        """Note a schedule that begins anew when training resumes."""
+        if len(self._restarts) < _MOST:
+            made = self._names.place(event.made) if event.made else self._place(event)
+            self._restarts.append(RestartSummary(made, event))
 
     def load(self, event: events.Load) -> None:
         """Note weights loaded into a module."""

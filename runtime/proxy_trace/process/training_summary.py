@@ -289,6 +289,13 @@ class PlateauSummary(msgspec.Struct):
     last: events.RateReduced
 
 
+class RestartSummary(msgspec.Struct):
+    """A schedule that begins anew when training resumes: where its scheduler was created, and the record."""
+
+    place: str
+    event: events.ScheduleRestart
+
+
 class LoadSummary(msgspec.Struct):
     """Weights loaded into a module; the fields are those of `events.Load`, `place` and `made` are "file:line" or ""."""
 
@@ -413,6 +420,7 @@ class TrainingSummary(NamedTuple):
         values: the values of losses, by the location of the backward pass.
         penalties: the gradient penalties, by location.
         plateaus: the schedulers that lowered a rate on a plateau, by id.
+        restarts: the schedules that begin anew when training resumes.
     """
 
     optimizers: Mapping[int, OptimizerSummary]
@@ -426,6 +434,7 @@ class TrainingSummary(NamedTuple):
     values: Mapping[str, LossValues]
     penalties: Mapping[int, PenaltySummary]
     plateaus: Mapping[int, PlateauSummary]
+    restarts: Sequence[RestartSummary]
 
     def computed_at(self, backward_place: str) -> str:
         """Where the loss of the backward passes at a place is computed; that place if unknown."""

@@ -10,16 +10,17 @@ import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.program_code.comparisons import counted_comparison
+from proxy_wrapper.program_code.imported_modules import FUNCTIONAL, TORCH, USUAL, module_of
 from proxy_wrapper.program_code.syntax import last_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _KEEPING: Final = frozenset(
     {"sigmoid", "round", "gt", "ge", "float", "int", "long", "bool", "double", "detach", "cpu", "cuda", "clone", "data"}
 )
 """Functions, methods and attributes that keep the shape of a tensor."""
-_MODULES: Final = frozenset({"torch", "F", "functional"})
+_LIBRARIES: Final = frozenset({TORCH, FUNCTIONAL})
 _ROWS: Final = frozenset({"1", "-1", "dim=1", "dim=-1", "axis=1", "axis=-1"})
 """Arguments of `argmax` that select the dimension of classes."""
 
@@ -38,13 +39,16 @@ class ComparedOutput(NamedTuple):
     is_index: bool
 
 
-def compared_output(function: ast.AST, line: int, is_model: Callable[[ast.expr], bool]) -> ComparedOutput | None:
+def compared_output(
+    function: ast.AST, line: int, is_model: Callable[[ast.expr], bool], modules: Mapping[str, str] = USUAL
+) -> ComparedOutput | None:
     """The line that counts how often the output of the model called at a line equals a variable; None for no line.
 
     Args:
         function: the syntax of the function, or of the script whose code calls the model.
         line: the line that calls the model.
         is_model: whether an expression is the model.
+        modules: the modules that its file imports, by the names that it gives them.
     """
     around = _innermost(function, line)
     stores = _stores(around)
@@ -52,7 +56,7 @@ def compared_output(function: ast.AST, line: int, is_model: Callable[[ast.expr],
 
     def found(value: ast.expr) -> bool | None:
         """Whether an expression is an index (True) or has the shape of the output (False); None for another one."""
-        value, is_index = _stripped(value)
+        value, is_index = _stripped(value, modules)
         if isinstance(value, ast.Name) and value.id in outputs:
             return None if is_index and outputs[value.id] else is_index or outputs[value.id]
         is_here = isinstance(value, ast.Call) and value.lineno <= line <= (value.end_lineno or value.lineno)
@@ -65,7 +69,7 @@ def compared_output(function: ast.AST, line: int, is_model: Callable[[ast.expr],
     for node in ast.walk(around):
         for output, labels in _both_ways(counted_comparison(node)):
             kind = found(output)
-            other, is_index = _stripped(labels)
+            other, is_index = _stripped(labels, modules)
             if kind is None or is_index or not isinstance(other, ast.Name) or other.id in outputs:
                 continue
             if not any(line <= each <= output.lineno for each in stores.get(other.id, ())):
@@ -112,7 +116,7 @@ def _assignments(around: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 yield index.id, ast.copy_location(ast.Call(function, value.args, value.keywords), value)
 
 
-def _stripped(value: ast.expr) -> tuple[ast.expr, bool]:
+def _stripped(value: ast.expr, modules: Mapping[str, str]) -> tuple[ast.expr, bool]:
     """An expression without what keeps its shape, and whether the index of the largest of each row is taken of it."""
     is_index = False
     while True:
@@ -122,7 +126,7 @@ def _stripped(value: ast.expr) -> tuple[ast.expr, bool]:
             value = value.value
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             name, base, given = value.func.attr, value.func.value, list(value.args)
-            if last_name(base) in _MODULES and given:
+            if module_of(base, modules) in _LIBRARIES and given:
                 base = given.pop(0)
             rest = {ast.unparse(each) for each in (*given, *value.keywords)}
             if name == "argmax" and len(rest) == 1 and rest <= _ROWS and not is_index:

@@ -27,11 +27,16 @@ def loop_target(
         if frame is None:
             break
         syntax = syntax_of(frame.f_code) if is_followed(frame.f_code) else None
-        loops = [node for node in nodes_within(syntax) if _is_around(node, frame.f_lineno)] if syntax else []
+        loops = loops_around(syntax, frame.f_lineno) if syntax else []
         if loops:
             return ast.unparse(loops[-1].target) if isinstance(loops[-1], (ast.For, ast.AsyncFor)) else ""
         frame = frame.f_back
     return ""
+
+
+def loops_around(syntax: ast.AST, line: int) -> list[ast.AST]:
+    """The loops of a function with a line in their body, from the outermost to the innermost."""
+    return [node for node in nodes_within(syntax) if _is_around(node, line)]
 
 
 def _is_around(node: ast.AST, line: int) -> bool:

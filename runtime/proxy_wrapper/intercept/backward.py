@@ -170,7 +170,7 @@ class BackwardPasses:
                     self._discarded.look(location)
                     self._outputs.check_loss(tensors, location)
                     with tracer.lock:
-                        marks = self._updates.before_backward(location)
+                        marks = self._updates.before_backward(tensors, location)
             mode = self._torch_calls
             found = mode.enter_engine() if mode.is_installed else None
             has_results = has_graph and function == "grad" and not running and len(args) > _INPUTS_INDEX

@@ -28,6 +28,7 @@ from proxy_wrapper.loss_graph.policies import lowered_probabilities
 from proxy_wrapper.loss_graph.roundings import rounded_parameters
 from proxy_wrapper.loss_graph.scales import scales_that_are_variances
 from proxy_wrapper.loss_graph.separate_terms import separate_terms
+from proxy_wrapper.loss_graph.siamese import views_not_detached
 from proxy_wrapper.loss_graph.targets import (
     binary_targets,
     class_targets_as_scores,
@@ -51,6 +52,7 @@ _BY_STRUCTURE: Final = (
 )
 _BY_VALUES: Final = (
     *(token_targets, binary_targets, sign_targets, pair_targets, multi_hot_targets, last_steps, attended_padding),
+    views_not_detached,
     *(norms_of_batches, scales_that_are_variances, errors_not_detached, targets_out_of_range),
     *(divergences_that_outweigh, positive_weights, class_weights, class_targets_as_scores),
     *(dice_of_scores, ignored_classes, loss_factors),

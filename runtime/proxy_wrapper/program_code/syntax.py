@@ -6,13 +6,16 @@ import ast
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.program_code.imported_modules import USUAL, module_of, modules_imported
 from proxy_wrapper.program_code.parsed_functions import statements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _COUNTING: Final = frozenset({"enumerate", "iter", "tqdm", "trange", "progress_bar", "track"})
 """Functions that give the items of their first argument."""
+_BRANCHES: Final = (ast.If, ast.IfExp, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.BoolOp, ast.Lambda, ast.Match)
+"""The nodes whose parts may not run, or may run several times."""
 _INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -32,9 +35,11 @@ class Scope:
         words: the variables and the attributes that it mentions.
         name: the name of the function; "" for a module.
         owner: the class of which it is a method, if it is one.
+        modules: the modules that its file imports, by the names that it gives them.
     """
 
-    def __init__(self, root: ast.AST, owner: ast.ClassDef | None = None) -> None:
+    def __init__(self, root: ast.AST, owner: ast.ClassDef | None = None, modules: Mapping[str, str] = USUAL) -> None:
+        self.modules = modules
         self.name = root.name if isinstance(root, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
         self.root = root
         self.nodes = nodes_within(root)
@@ -67,13 +72,32 @@ class Scope:
                 found.setdefault(ast.unparse(node), []).append(node.lineno)
         return found
 
-    def resolved(self, expression: ast.expr) -> ast.expr:
-        """An expression; if it is a variable that the scope assigns once, what that assigns."""
+    def resolved(self, expression: ast.expr, around: Iterable[Scope] = (), *, with_defaults: bool = False) -> ast.expr:
+        """An expression; if it is a variable that is assigned once, what that assigns.
+
+        Args:
+            expression: the expression.
+            around: other scopes that may assign the variable, too.
+            with_defaults: whether an argument that is never assigned stands for its default.
+        """
+        defaults = self._defaults if with_defaults else {}
         name = ast.unparse(expression) if is_variable(expression) else ""
-        if len(self.stores(name)) != 1:
+        scopes = [self, *(each for each in around if each is not self)]
+        if not name or sum(len(each.stores(name)) for each in scopes) + (name in defaults) != 1:
             return expression
-        values = [value for target, value in self.assignments if ast.unparse(target) == name]
-        return values[0] if values else expression
+        values = [value for each in scopes for target, value in each.assignments if ast.unparse(target) == name]
+        return values[0] if values else defaults.get(name, expression)
+
+    @cached_property
+    def _defaults(self) -> dict[str, ast.expr]:
+        """What the arguments of a function are by default."""
+        if not isinstance(self.root, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return {}
+        return defaults_of(self.root.args)
+
+    def module_of(self, expression: ast.expr) -> str:
+        """The dotted name of the module that an expression is; "" for other expressions."""
+        return module_of(expression, self.modules)
 
     def stores(self, name: str) -> list[int]:
         """The lines that assign a variable or an attribute."""
@@ -92,13 +116,23 @@ class Scope:
 
 def scopes_of(tree: ast.Module) -> Iterator[Scope]:
     """The scopes of a file."""
-    yield Scope(tree)
+    modules = modules_imported(tree)
+    yield Scope(tree, modules=modules)
     owners: dict[int, ast.ClassDef] = {}
     for node in statements_of(tree):
         if isinstance(node, ast.ClassDef):
             owners.update((id(statement), node) for statement in node.body)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield Scope(node, owners.get(id(node)))
+            yield Scope(node, owners.get(id(node)), modules)
+
+
+def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """The arguments that have a default, with that."""
+    given = [*arguments.posonlyargs, *arguments.args]
+    defaults = [*zip(given[::-1], arguments.defaults[::-1], strict=False)]
+    by_keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults += [(each, default) for each, default in by_keyword if default is not None]
+    return {each.arg: default for each, default in defaults}
 
 
 def nodes_within(root: ast.AST) -> list[ast.AST]:
@@ -111,6 +145,19 @@ def nodes_within(root: ast.AST) -> list[ast.AST]:
         if not isinstance(node, _INNER):
             pending += [*ast.iter_child_nodes(node)][::-1]
     return found
+
+
+def certain_nodes(scope: Scope, line: int = 0) -> list[ast.AST]:
+    """The nodes of a function that run whenever it is called, or whenever it comes to a line, and before that."""
+    branches = [node for node in scope.nodes if isinstance(node, _BRANCHES) and not _has_line(node, line)]
+    conditional = {id(inside) for branch in branches for inside in nodes_within(branch)}
+    ends = [node.end_lineno or 0 for node in scope.nodes if isinstance(node, (ast.Return, ast.Raise)) and not line]
+    last = line or min(ends, default=0)
+    return [node for node in scope.nodes if id(node) not in conditional and not 0 < last < getattr(node, "lineno", 0)]
+
+
+def _has_line(node: ast.AST, line: int) -> bool:
+    return isinstance(node, (ast.stmt, ast.expr)) and node.lineno <= line <= (node.end_lineno or 0)
 
 
 def iterated_by(loop: ast.For | ast.AsyncFor | ast.comprehension) -> ast.expr:

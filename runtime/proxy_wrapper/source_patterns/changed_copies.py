@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from proxy_wrapper.program_code.imported_modules import TORCH
 from proxy_wrapper.program_code.syntax import last_name
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -52,9 +53,8 @@ def _changed_by(node: ast.AST) -> Iterator[ast.Subscript]:
 def _is_mask(index: ast.expr, indexed: ast.expr, scope: Scope) -> bool:
     """Whether an index is surely a tensor of true and false values, and no Python value."""
     if isinstance(index, ast.Name):
-        values = [value for target, value in scope.assignments if ast.unparse(target) == index.id]
-        is_only = len(values) == len(scope.stores(index.id)) == 1
-        return is_only and not isinstance(values[0], ast.Name) and _is_mask(values[0], indexed, scope)
+        value = scope.resolved(index)
+        return not isinstance(value, ast.Name) and _is_mask(value, indexed, scope)
     if isinstance(index, ast.UnaryOp):
         return isinstance(index.op, ast.Invert) and _is_mask(index.operand, indexed, scope)
     if isinstance(index, ast.BinOp):
@@ -65,7 +65,7 @@ def _is_mask(index: ast.expr, indexed: ast.expr, scope: Scope) -> bool:
         sides = (index.left, *index.comparators)
         return is_elementwise and any(ast.unparse(each) == ast.unparse(indexed) or _is_tensor(each) for each in sides)
     if isinstance(index, ast.Call) and isinstance(index.func, ast.Attribute):
-        is_of_torch = isinstance(index.func.value, ast.Name) and index.func.value.id == "torch"
+        is_of_torch = scope.module_of(index.func.value) == TORCH
         return index.func.attr == "bool" or (is_of_torch and index.func.attr in _MASKS)
     return False
 

@@ -32,7 +32,7 @@ def decay_exceptions(scopes: Sequence[Scope]) -> Iterator[Pattern]:
             continue
         for call in scope.calls:
             searched = _searched(call)
-            strings = None if searched is None else _strings_of(searched, scope, scopes[0])
+            strings = None if searched is None else _literal(scope.resolved(searched, scopes[:1], with_defaults=True))
             if strings is not None and strings.lineno not in seen:
                 seen.add(strings.lineno)
                 yield Pattern(EXCEPTED, strings.lineno, tuple(_constants(strings)))
@@ -51,27 +51,11 @@ def _searched(call: ast.Call) -> ast.expr | None:
     return loop.iter if is_part and isinstance(name, ast.Name) and not loop.ifs else None
 
 
-def _strings_of(searched: ast.expr, scope: Scope, module: Scope) -> ast.List | ast.Tuple | ast.Set | None:
-    """The literal of strings that an expression is, or that a variable or an argument has by default; else None."""
-    found = [searched]
-    if isinstance(searched, ast.Name):
-        found = [value for each in (scope, module) for value in _values(searched.id, each)]
-    literal = found[0] if len(found) == 1 else None
-    if not isinstance(literal, (ast.List, ast.Tuple, ast.Set)) or len(_constants(literal)) != len(literal.elts):
+def _literal(value: ast.expr) -> ast.List | ast.Tuple | ast.Set | None:
+    """The literal of strings that an expression is; None for other expressions."""
+    if not isinstance(value, (ast.List, ast.Tuple, ast.Set)) or len(_constants(value)) != len(value.elts):
         return None
-    return literal
-
-
-def _values(name: str, scope: Scope) -> Iterator[ast.expr]:
-    """What a scope assigns to a variable, or gives it as a default."""
-    yield from (value for target, value in scope.assignments if isinstance(target, ast.Name) and target.id == name)
-    if isinstance(scope.root, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        arguments = scope.root.args
-        given = [*arguments.posonlyargs, *arguments.args]
-        defaults = zip(given[len(given) - len(arguments.defaults) :], arguments.defaults, strict=True)
-        for argument, default in (*defaults, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
-            if argument.arg == name and default is not None:
-                yield default
+    return value
 
 
 def _constants(literal: ast.List | ast.Tuple | ast.Set) -> list[str]:

@@ -21,7 +21,7 @@ from proxy_wrapper.source_patterns.pattern import Pattern
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy_wrapper.program_code.syntax import Assignment, Scope
+    from proxy_wrapper.program_code.syntax import Scope
 
 AUGMENTED: Final = "evaluation-augmented"
 NOT_NORMALISED: Final = "evaluation-not-normalised"
@@ -76,10 +76,9 @@ def evaluation_transforms(scopes: Sequence[Scope]) -> Iterator[Pattern]:
     words = {word for scope in scopes for word in (*scope.words, scope.name)} if transforms else set()
     if not transforms or any(map(_ON_PURPOSE.search, words)):
         return
-    values = [each for scope in scopes for each in scope.assignments]
     scales = sum(last_name(call.func) == _SCALES for scope in scopes for call in scope.calls)
     within = sum(_name_of_call(part) == _SCALES for each in transforms for part in each.parts)
-    named = sum(_name_of_call(value) == _SCALES for _, value in values)
+    named = sum(_name_of_call(value) == _SCALES for scope in scopes for _, value in scope.assignments)
     is_scaled_elsewhere = scales > within + named or any(map(_ATTACKS.search, words))
     for each in transforms:
         if not _is_held_out(each.name):
@@ -87,7 +86,7 @@ def evaluation_transforms(scopes: Sequence[Scope]) -> Iterator[Pattern]:
         drawn = next((part for part in each.parts if _is_random(part)), None)
         if drawn is not None and _USUAL.issuperset(role_of(each.name).rest):
             yield Pattern(AUGMENTED, drawn.lineno, (each.name, _name_of_call(drawn)))
-        yield from () if is_scaled_elsewhere else _not_normalised(each, transforms, values)
+        yield from () if is_scaled_elsewhere else _not_normalised(each, transforms, scopes)
     for scope in scopes:
         yield from _augmented_data(scope, transforms)
 
@@ -107,13 +106,13 @@ def _transforms(scope: Scope) -> Iterator[_Transform]:
 
 
 def _not_normalised(
-    transform: _Transform, transforms: Sequence[_Transform], values: Sequence[Assignment]
+    transform: _Transform, transforms: Sequence[_Transform], scopes: Sequence[Scope]
 ) -> Iterator[Pattern]:
     """A transform of held-out data that does not normalise as the only one of training does."""
     of_training = [each for each in transforms if role_of(each.name).is_training and not _is_held_out(each.name)]
     if len(of_training) != 1 or not transform.parts:
         return
-    own, others = ([_resolved(part, values) for part in each.parts] for each in (transform, of_training[0]))
+    own, others = ([scopes[0].resolved(part, scopes) for part in each.parts] for each in (transform, of_training[0]))
     scaled = [part for part in others if _name_of_call(part) == _SCALES]
     if len(scaled) != 1:
         return
@@ -142,7 +141,7 @@ def _augmented_data(scope: Scope, transforms: Sequence[_Transform]) -> Iterator[
         names = [_last_part(each) for each in targets if is_variable(each) and _is_held_out(_last_part(each))]
         call: ast.expr | None = value
         if last_name(value.func) == _SPLITS and value.args:
-            call = _value_of(value.args[0], scope.assignments)
+            call = scope.resolved(value.args[0])
         elif len(targets) != 1:
             continue
         for word in call.keywords if isinstance(call, ast.Call) and names else ():
@@ -174,20 +173,6 @@ def _last_part(target: ast.expr) -> str:
 
 def _is_stored(node: ast.Attribute) -> bool:
     return not isinstance(node.ctx, ast.Load)
-
-
-def _resolved(part: ast.expr, values: Sequence[Assignment]) -> ast.expr:
-    """A part of a transform; if it is a variable, what the only assignment of that gives."""
-    return _value_of(part, values) or part
-
-
-def _value_of(expression: ast.expr, values: Sequence[Assignment]) -> ast.expr | None:
-    """What the only assignment of a variable gives; None if there is not exactly one."""
-    if not is_variable(expression):
-        return None
-    name = ast.unparse(expression)
-    found = [value for target, value in values if ast.unparse(target) == name]
-    return found[0] if len(found) == 1 else None
 
 
 def _are_other_numbers(one: ast.expr, other: ast.expr) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy_wrapper.program_code.imported_modules import TORCH, USUAL, module_of
 from proxy_wrapper.program_code.syntax import Scope, is_variable, last_name
 from proxy_wrapper.source_patterns.pattern import Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PERMUTED: Final = "sizes-permuted"
 
@@ -25,6 +26,7 @@ _KEEPING: Final = frozenset(
 """Methods that keep the order of the elements, and return an array or a tensor of the same shape."""
 _CONVERSIONS: Final = frozenset({"from_numpy", "tensor", "as_tensor", "array", "asarray", "ascontiguousarray"})
 _PADDING: Final = frozenset({"pad", "cat", "concat", "concatenate", "hstack", "new_zeros", "zeros"})
+_LIBRARIES: Final = frozenset({TORCH, "numpy"})
 _FEWEST: Final = 3
 _MOST_CALLS: Final = 8
 _COLOURED: Final = frozenset({"resize", "cvtColor", "flip", "GaussianBlur"})
@@ -49,7 +51,7 @@ def permuted_sizes(scope: Scope) -> Iterator[Pattern]:
         return
     unpacked = _unpacked_sizes(scope)
     for call in scope.calls:
-        viewed, given = view_of(call)
+        viewed, given = view_of(call, scope.modules)
         tensor = None if viewed is None else _variable_in(viewed)
         if viewed is not None and len(given) == _FEWEST and _is_three(given[0]) and _is_image(viewed, scope):
             yield Pattern(PERMUTED, call.lineno, ("height, width, 3", ", ".join(map(ast.unparse, given))))
@@ -102,11 +104,16 @@ def _size_of(value: ast.expr, unpacked: dict[str, _Size]) -> _Size | None:
     return _Size(tensor, dim.value, 0, 0)
 
 
-def view_of(call: ast.Call) -> tuple[ast.expr | None, Sequence[ast.expr]]:
-    """What a call views or reshapes, and the new sizes; None if it does not."""
+def view_of(call: ast.Call, modules: Mapping[str, str] = USUAL) -> tuple[ast.expr | None, Sequence[ast.expr]]:
+    """What a call views or reshapes, and the new sizes; None if it does not.
+
+    Args:
+        call: the call.
+        modules: the modules that the file imports, by the names that it gives them.
+    """
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _VIEWS or call.keywords:
         return None, ()
-    is_function = ast.unparse(call.func.value) in ("torch", "np", "numpy") and len(call.args) > 1
+    is_function = module_of(call.func.value, modules) in _LIBRARIES and len(call.args) > 1
     viewed, sizes = (call.args[0], call.args[1:]) if is_function else (call.func.value, call.args)
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
         sizes = sizes[0].elts
@@ -131,11 +138,7 @@ def _is_image(value: ast.expr, scope: Scope) -> bool:
     An image that was read as a grey one has no size of 3, so it cannot be viewed like that.
     """
     for _ in range(_MOST_CALLS):
-        if isinstance(value, ast.Name):
-            values = [found for target, found in scope.assignments if ast.unparse(target) == value.id]
-            if len(values) != 1 or len(scope.stores(value.id)) != 1:
-                return False
-            (value,) = values
+        value = scope.resolved(value)
         if not isinstance(value, ast.Call):
             return False
         name = last_name(value.func)
@@ -154,10 +157,8 @@ def _is_image(value: ast.expr, scope: Scope) -> bool:
 
 def _opens_image(value: ast.expr, scope: Scope) -> bool:
     """Whether an expression is an image that Pillow opens."""
-    if isinstance(value, ast.Name):
-        found = [each for target, each in scope.assignments if ast.unparse(target) == value.id]
-        return len(found) == 1 and not isinstance(found[0], ast.Name) and _opens_image(found[0], scope)
-    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Image.open" for node in ast.walk(value))
+    nodes = ast.walk(scope.resolved(value))
+    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Image.open" for node in nodes)
 
 
 def _variable_in(value: ast.expr) -> str | None:

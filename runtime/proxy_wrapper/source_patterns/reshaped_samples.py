@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.program_code.known_expressions import KnownExpressions, is_array
+from proxy_wrapper.program_code.syntax import Scope
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.permuted_sizes import PERMUTED, keeps_order, view_of
-from proxy_wrapper.source_patterns.sample_values import Evaluator, assigned_once, is_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _DEEPEST: Final = 12
 _IMAGE: Final = 3
@@ -32,14 +33,14 @@ def reshaped_samples(function: ast.FunctionDef, dataset: Any) -> Iterator[Patter
     calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
     if len(arguments) != len(("self", "index")) or not calls:
         return
-    assigned = assigned_once(function)
-    evaluator = Evaluator({arguments[0]: dataset, arguments[1]: 0}, assigned)
+    scope = Scope(function)
+    known = KnownExpressions(scope, {arguments[0]: dataset, arguments[1]: 0})
     for call in calls:
         viewed, given = view_of(call)
         if viewed is None or len(given) != _IMAGE:
             continue
-        sizes = tuple(evaluator.value_of(each) for each in given)
-        sample = evaluator.value_of(_unconverted(viewed, assigned))
+        sizes = tuple(known.value_of(each) for each in given)
+        sample = known.value_of(_unconverted(viewed, scope))
         if not is_array(sample) or not all(type(each) is int and each > 1 for each in sizes):
             continue
         shape = tuple(int(each) for each in sample.shape)
@@ -47,11 +48,11 @@ def reshaped_samples(function: ast.FunctionDef, dataset: Any) -> Iterator[Patter
             yield Pattern(PERMUTED, call.lineno, (", ".join(map(str, shape)), ", ".join(map(str, sizes))))
 
 
-def _unconverted(value: ast.expr, assigned: Mapping[str, ast.expr]) -> ast.expr:
+def _unconverted(value: ast.expr, scope: Scope) -> ast.expr:
     """What an expression was before conversions and arithmetic with numbers, which change no shape."""
     for _ in range(_DEEPEST):
-        if isinstance(value, ast.Name) and value.id in assigned:
-            value = assigned[value.id]
+        if isinstance(value, ast.Name) and scope.resolved(value) is not value:
+            value = scope.resolved(value)
         elif isinstance(value, ast.BinOp) and isinstance(value.right, ast.Constant):
             value = value.left
         elif isinstance(value, ast.Call) and (inner := keeps_order(value)) is not None:

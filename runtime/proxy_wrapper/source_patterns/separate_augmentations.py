@@ -14,10 +14,10 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy_wrapper.program_code.known_expressions import KnownExpressions
 from proxy_wrapper.program_code.syntax import Scope, last_name, names_in
 from proxy_wrapper.source_patterns.pattern import Pattern
 from proxy_wrapper.source_patterns.permuted_sizes import keeps_order
-from proxy_wrapper.source_patterns.sample_values import Evaluator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def _is_drawn_twice(image: str, value: ast.Call, mask: str, scope: Scope, datase
     is_of_mask = any([ast.unparse(each) for each in other.args] == [mask] for other in of_mask)
     if not is_of_image or not is_of_mask:
         return False
-    return _moves_at_random(Evaluator({"self": dataset}, {}).value_of(value.func))
+    return _moves_at_random(KnownExpressions(scope, {"self": dataset}).value_of(value.func))
 
 
 def _moves_at_random(transform: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy_wrapper.program_code.syntax import last_name, nodes_within
+from proxy_wrapper.program_code.syntax import is_variable, last_name, nodes_within
 from proxy_wrapper.source_patterns.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ _OF_LIBRARIES: Final = {"store": _Methods(frozenset({"restore"}), frozenset({"co
 
 
 def unrestored_weights(scopes: Sequence[Scope]) -> Iterator[Pattern]:
-    """The lines of a file that store a model's own weights, and how. `other` is the line of the training loop."""
+    """The lines of a file that store a model's own weights, how, and the model if it is known.
+
+    `other` is the line of the training loop.
+    """
     called = {last_name(call.func) for scope in scopes for call in scope.calls}
     stores = {**_OF_LIBRARIES, **_methods_that_store(scopes)}
     for scope in scopes:
@@ -48,10 +51,11 @@ def unrestored_weights(scopes: Sequence[Scope]) -> Iterator[Pattern]:
             of_class = stores.get(call.func.attr) if isinstance(call.func, ast.Attribute) else None
             is_restored = of_class is None or not called.isdisjoint(of_class.restores)
             if of_class is not None and not is_restored and _gives_other_weights(call, of_class, scope):
-                yield from _in_training(call, ast.unparse(call.func), scope, scopes)
+                yield from _in_training(call, (ast.unparse(call.func), *_model_given(call)), scope, scopes)
         for target, value in scope.assignments:
-            if isinstance(target, ast.Name) and _is_unread_copy(target.id, value, scope):
-                yield from _in_training(value, target.id, scope, scopes)
+            model = _model_of_unread_copy(target.id, value, scope) if isinstance(target, ast.Name) else ""
+            if isinstance(target, ast.Name) and model:
+                yield from _in_training(value, (target.id, model), scope, scopes)
 
 
 def _methods_that_store(scopes: Sequence[Scope]) -> dict[str, _Methods]:
@@ -99,18 +103,27 @@ def _is_of(call: ast.Call, name: str) -> bool:
     return isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == name
 
 
-def _is_unread_copy(name: str, value: ast.expr, scope: Scope) -> bool:
-    """Whether a value is a copy of a model's state that nothing reads, and the model then loads another one."""
+def _model_given(call: ast.Call) -> Iterator[str]:
+    """The model that a call is given, or whose weights it is given; nothing if it is given none."""
+    for given in call.args[:1]:
+        if is_variable(given):
+            yield ast.unparse(given)
+        elif isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given.func.attr in _STATES:
+            yield ast.unparse(given.func.value)
+
+
+def _model_of_unread_copy(name: str, value: ast.expr, scope: Scope) -> str:
+    """The model of whose state a value is an unread copy, and that then loads another one; "" for other values."""
     calls = [each for each in ast.walk(value) if isinstance(each, ast.Call)]
     models = [
         ast.unparse(each.func.value) for each in calls if _is_state(each) and isinstance(each.func, ast.Attribute)
     ]
     if len(models) != 1 or not any(last_name(each.func) in _COPIES for each in calls):
-        return False
+        return ""
     is_read = any(isinstance(each, ast.Name) and each.id == name and _is_load(each) for each in scope.nodes)
     after = [node for statement in _following(value, scope) for node in nodes_within(statement)]
     loads = (node for node in after if isinstance(node, ast.Call) and last_name(node.func) == _LOAD)
-    return not is_read and any(_is_of(call, models[0]) for call in loads)
+    return models[0] if not is_read and any(_is_of(call, models[0]) for call in loads) else ""
 
 
 def _following(value: ast.expr, scope: Scope) -> list[ast.stmt]:
@@ -131,7 +144,7 @@ def _is_load(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Load)
 
 
-def _in_training(node: ast.expr, name: str, scope: Scope, scopes: Sequence[Scope]) -> Iterator[Pattern]:
+def _in_training(node: ast.expr, names: tuple[str, ...], scope: Scope, scopes: Sequence[Scope]) -> Iterator[Pattern]:
     """The pattern, if a node is part of a training loop, or of a function that one calls, and does not end it."""
     trainers = {each.name for each in scopes if each.name and "backward" in each.words}
     for each in scopes:
@@ -143,7 +156,7 @@ def _in_training(node: ast.expr, name: str, scope: Scope, scopes: Sequence[Scope
             trains = "backward" in called or not called.isdisjoint(trainers - {scope.name})
             is_inside = any(other is node for other in inside) or (scope.name in called and scope.name != "")
             if trains and is_inside and not _ends(node, scope):
-                yield Pattern(UNRESTORED, node.lineno, (name,), loop.lineno)
+                yield Pattern(UNRESTORED, node.lineno, names, loop.lineno)
                 return
 
 

@@ -1,7 +1,8 @@
-"""Finds differences of unsigned bytes that wrap around, in the code of a data set that returns a sample.
+"""Finds differences of unsigned bytes that wrap around, by their values.
 
-`self.after[index] - self.before[index]` of two uint8 arrays is 255 where the pixel got darker by 1. The operands are
-looked up in the attributes of the data set, for a few of its samples. None of its code is run.
+`self.after[index] - self.before[index]` of two uint8 arrays is 255 where the pixel got darker by 1. In the code of a
+data set that returns a sample, the operands are looked up in its attributes, for a few of its samples. None of its code
+is run.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import ast
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy_wrapper.source_patterns.sample_values import Evaluator, assigned_once, is_array
+from proxy_wrapper.program_code.known_expressions import KnownExpressions, is_array
+from proxy_wrapper.program_code.syntax import Scope, last_name, nodes_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 UNSIGNED: Final = "unsigned-difference"
 
@@ -41,30 +43,42 @@ def unsigned_differences(
         count: how many samples it has; called only if there is a subtraction.
     """
     arguments = [each.arg for each in function.args.args]
-    if len(arguments) != len(("self", "index")):
+    scope = Scope(function)
+    if len(arguments) != len(("self", "index")) or not any(map(_operands, scope.nodes)):
         return
-    differences = list(_differences(function))
-    if not differences:
-        return
-    assigned, samples = assigned_once(function), count()
+    samples = count()
     chosen = range(0, samples, max(1, samples // _MOST_SAMPLES))
-    for line, left, right in differences:
-        for index in chosen:
-            evaluator = Evaluator({arguments[0]: dataset, arguments[1]: index}, assigned)
-            if _wraps(evaluator.value_of(left), evaluator.value_of(right)):
-                yield UnsignedDifference(line, (ast.unparse(left), ast.unparse(right)))
-                break
+    known = [KnownExpressions(scope, {arguments[0]: dataset, arguments[1]: index}) for index in chosen]
+    yield from wrapping_differences(scope.nodes, known)
 
 
-def _differences(function: ast.FunctionDef) -> Iterator[tuple[int, ast.expr, ast.expr]]:
-    """The lines and operands of subtractions."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-            yield node.lineno, node.left, node.right
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SUBTRACTIONS:
-            operands = node.args if len(node.args) > 1 else [node.func.value, *node.args]
-            if len(operands) == len(("left", "right")):
-                yield node.lineno, operands[0], operands[1]
+def wrapping_differences(nodes: Iterable[ast.AST], known: Sequence[KnownExpressions]) -> Iterator[UnsignedDifference]:
+    """The differences among some nodes that wrap around for some of the values of their function's variables.
+
+    `torch.where(a > b, a - b, b - a)` takes no difference that does.
+    """
+    nodes = list(nodes)
+    chosen = {
+        id(inside)
+        for node in nodes
+        if isinstance(node, ast.Call) and last_name(node.func) == "where"
+        for inside in nodes_within(node)
+    }
+    for node in nodes:
+        operands = _operands(node) if id(node) not in chosen else ()
+        if operands and any(_wraps(*map(each.value_of, operands)) for each in known):
+            left, right = map(ast.unparse, operands)
+            yield UnsignedDifference(operands[0].lineno, (left, right))
+
+
+def _operands(node: ast.AST) -> tuple[ast.expr, ...]:
+    """The minuend and the subtrahend of a subtraction; () for other nodes."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return node.left, node.right
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SUBTRACTIONS:
+        operands = node.args if len(node.args) > 1 else [node.func.value, *node.args]
+        return tuple(operands) if len(operands) == len(("left", "right")) else ()
+    return ()
 
 
 def _wraps(left: Any, right: Any) -> bool:

@@ -10,6 +10,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.program_code.comparisons import counted_comparison
+from proxy_wrapper.program_code.imported_modules import TORCH
 from proxy_wrapper.program_code.syntax import last_name, nodes_within
 from proxy_wrapper.source_patterns.pattern import Pattern
 
@@ -28,32 +29,33 @@ def whole_argmax(scope: Scope) -> Iterator[Pattern]:
             continue
         given = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
         inside = nodes_within(loop)
-        single = _single_indices(inside)
+        single = _single_indices(inside, scope)
         for node in inside:
             compared = counted_comparison(node)
             if len(compared) != 2:
                 continue
             for index, labels in (compared, compared[::-1]):
-                line = single.get(index.id, 0) if isinstance(index, ast.Name) else _line_of_argmax(index)
+                line = single.get(index.id, 0) if isinstance(index, ast.Name) else _line_of_argmax(index, scope)
                 if line and isinstance(labels, ast.Name) and labels.id in given:
                     yield Pattern(WHOLE_ARGMAX, line, (ast.unparse(index), labels.id), loop.lineno)
 
 
-def _single_indices(inside: list[ast.AST]) -> dict[str, int]:
+def _single_indices(inside: list[ast.AST], scope: Scope) -> dict[str, int]:
     """The variables that are assigned a single index once, with the line."""
     found: dict[str, int] = {}
     stored: dict[str, int] = {}
     for node in inside:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             stored[node.id] = stored.get(node.id, 0) + 1
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _line_of_argmax(node.value):
-            found[node.targets[0].id] = node.lineno
+        target = node.targets[0] if isinstance(node, ast.Assign) and _line_of_argmax(node.value, scope) else None
+        if isinstance(target, ast.Name):
+            found[target.id] = target.lineno
     return {name: line for name, line in found.items() if stored[name] == 1}
 
 
-def _line_of_argmax(value: ast.expr) -> int:
+def _line_of_argmax(value: ast.expr, scope: Scope) -> int:
     """The line of an `argmax` without a dimension; 0 for anything else."""
     if not isinstance(value, ast.Call) or last_name(value.func) != "argmax" or value.keywords:
         return 0
-    is_function = isinstance(value.func, ast.Attribute) and ast.unparse(value.func.value) == "torch"
+    is_function = isinstance(value.func, ast.Attribute) and scope.module_of(value.func.value) == TORCH
     return value.lineno if len(value.args) == int(is_function) else 0

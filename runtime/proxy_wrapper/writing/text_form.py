@@ -73,6 +73,7 @@ class TextForm:
             events.SourcePattern: _nothing,
             events.FreezeWithoutEffect: _nothing,
             events.RateWithoutEffect: _nothing,
+            events.ScheduleRestart: _nothing,
             events.GraphPattern: _nothing,
             events.StatePattern: _nothing,
             events.Gradient: self._gradient,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from msgspec import structs
 from torch import nn
 from torch.optim.swa_utils import SWALR, AveragedModel, update_bn
 
@@ -208,6 +209,21 @@ def test_averages_from_which_training_goes_on_are_told_where_the_weights_are_sto
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), UNRESTORED, *BACKWARD, *updates)
     found = [(each.name, each.place) for each in find(path) if each.code == "weights-not-restored"]
     assert found == [("ema.store", "train.py:20")] * is_told
+
+
+@pytest.mark.parametrize(
+    ("model", "is_told"), [("model", True), ("self.model", True), ("target", False), ("net", True)]
+)
+def test_only_the_model_whose_weights_are_stored_counts(
+    tmp_path: Path, write_trace: WriteTrace, model: str, is_told: bool
+) -> None:
+    """If no model has that name, any may be it."""
+    target, own = events.Module(2, "target", "Net", 2), weight(2, "target.w", 2)
+    moved = [events.Update(4, tensor=1, statistics=events.Statistics(bits=bits * 16)) for bits in "bcd"]
+    updates = [moved[0], STEP, structs.replace(moved[1], cause="in-place"), moved[2], STEP]
+    stored = structs.replace(UNRESTORED, names=["ema.store", model])
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, target, weight(), own, stored, *BACKWARD, *updates)
+    assert [each.name for each in find(path) if each.code == "weights-not-restored"] == ["ema.store"] * is_told
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy_trace.checks import clearing
 from proxy_wrapper import events
 from tests.proxy_trace.checks.judged import NET, find, of_code, said, weight
 
@@ -58,3 +59,11 @@ def test_without_a_step_to_follow_nothing_was_checked(
 ) -> None:
     path = write_trace(tmp_path / "a.jsonl", PLACE, NET, weight(), *before)
     assert said(path, "clearing") == ("not checked", [words])
+
+
+def test_gradients_that_an_opponent_left_are_told_at_the_step(tmp_path: Path, write_trace: WriteTrace) -> None:
+    places = [events.Location(3, "gan.py", 20, "main"), events.Location(4, "gan.py", 12, "main")]
+    seen = events.StatePattern(9, 7, location=3, what="gradient-left", tensor=1, values=[4], made=4)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", *places, NET, weight(), seen), clearing.CHECK)
+    assert (finding.code, finding.name, finding.place, finding.step) == ("grad-of-opponent", "model", "gan.py:20", 7)
+    assert finding.reason == "its gradients still had those of the backward pass at gan.py:12, and were added to"

@@ -206,3 +206,17 @@ def test_functions_that_return_a_factor_are_not_told(
 ) -> None:
     path = tmp_path / "a.jsonl"
     assert told_squared(write_trace, path, given=given, largest=largest, words=words, other=other) == []
+
+
+def test_a_schedule_that_begins_anew_is_told_where_its_scheduler_is_created(
+    tmp_path: Path, write_trace: WriteTrace
+) -> None:
+    places = (*PLACES, events.Location(4, "train.py", 9, "main"))
+    seen = events.ScheduleRestart(
+        2, 6, optimizer_id=1, scheduler="LambdaLR", made=4, loaded_rate=0.02, rate=0.1, start=5
+    )
+    path = write_trace(tmp_path / "a.jsonl", *places, NET, weight(), optimizer(), seen, *STEP)
+    (finding,) = [each for each in find(path) if each.code == "schedule-restarts"]
+    assert (finding.name, finding.place, finding.step) == ("LambdaLR", "train.py:9", 6)
+    assert finding.reason == "training goes on from 5, and its schedule begins anew"
+    assert finding.evidence == ["the loaded rate was 0.02, and LambdaLR set 0.1"]

@@ -103,6 +103,14 @@ DETAILS: list[tuple[events.Event, str]] = [
         "`optimizer.lr` is set, and optimizer 2 does not read it",
     ),
     (
+        events.StatePattern(1, what="gradient-left", tensor=1, values=[4], made=1),
+        "the step of model.fc.weight has gradients that the pass at train.py:10 left",
+    ),
+    (
+        events.ScheduleRestart(1, scheduler="LambdaLR", made=1, loaded_rate=0.01, rate=0.1, start=3),
+        "LambdaLR, created at train.py:10, has set the rate from 0.01 to 0.1; the loop goes on from 3",
+    ),
+    (
         events.StatePattern(1, what="state-is-gradient", tensor=1, name="momentum_buffer"),
         'state-is-gradient: "momentum_buffer" of model.fc.weight',
     ),

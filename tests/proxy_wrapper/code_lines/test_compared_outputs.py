@@ -68,3 +68,9 @@ def test_another_loop_may_use_the_same_variables() -> None:
     """
     script = ast.parse(textwrap.dedent(text))
     assert compared_output(script, 5, lambda each: ast.unparse(each) == "model") == (6, "y", False)
+
+
+def test_torch_under_another_name() -> None:
+    function = ast.parse(textwrap.dedent(LOOP.format("out = model(x)", "n += (th.argmax(out, 1) == y).sum()"))).body[0]
+    for modules, expected in (({"th": "torch"}, (6, "y", True)), ({}, None)):
+        assert compared_output(function, 5, lambda each: ast.unparse(each) == "model", modules) == expected

@@ -29,16 +29,24 @@ LOOKAHEAD = CLASS.replace("= param.data\n", "= self.backup[name] + 0.5 * (param.
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "name"),
+    ("text", "line", "names"),
     [
-        pytest.param(LOOP.format(LIBRARY), 5, "ema.store", id="by a library"),
-        pytest.param(LOOP.format(VARIABLE), 5, "own", id="in a variable"),
-        pytest.param(LOOP.format("ema.apply_shadow(model)") + CLASS, 5, "ema.apply_shadow", id="by a class"),
-        pytest.param(LOOP.format("test()") + f"def test():\n    {LIBRARY}", 7, "ema.store", id="in a function"),
+        pytest.param(LOOP.format(LIBRARY), 5, ("ema.store", "model"), id="by a library"),
+        pytest.param(LOOP.format(VARIABLE), 5, ("own", "model"), id="in a variable"),
+        pytest.param(LOOP.format("ema.apply_shadow(model)") + CLASS, 5, ("ema.apply_shadow", "model"), id="by a class"),
+        pytest.param(
+            LOOP.format("ema.apply_shadow()") + CLASS.replace("(self, model)", "(self)").replace("model", "self.model"),
+            5,
+            ("ema.apply_shadow",),
+            id="by an object that has the model",
+        ),
+        pytest.param(
+            LOOP.format("test()") + f"def test():\n    {LIBRARY}", 7, ("ema.store", "model"), id="in a function"
+        ),
     ],
 )
-def test_weights_that_are_not_put_back(text: str, line: int, name: str) -> None:
-    assert found_in_file(text, unrestored_weights) == [(line, (name,))]
+def test_weights_that_are_not_put_back(text: str, line: int, names: tuple[str, ...]) -> None:
+    assert found_in_file(text, unrestored_weights) == [(line, names)]
 
 
 @pytest.mark.parametrize(

@@ -42,3 +42,9 @@ def test_one_index_that_is_compared_with_all_labels(lines: str) -> None:
 )
 def test_other_indices(lines: str) -> None:
     assert found(LOOP.format(lines), whole_argmax) == []
+
+
+@pytest.mark.parametrize("imported", ["import torch as th", "import torch as th, os", "from torch import argmax as th"])
+def test_torch_under_another_name(imported: str) -> None:
+    text = f"{imported}\nfor x, y in loader:\n    correct += (th.argmax(model(x)) == y).sum()\n"
+    assert bool(found(text, whole_argmax)) == imported.startswith("import")

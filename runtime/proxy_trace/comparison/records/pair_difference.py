@@ -42,6 +42,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.SourcePattern: ("what", "names"),
     events.FreezeWithoutEffect: ("attribute", "count"),
     events.RateWithoutEffect: ("name", "is_key"),
+    events.ScheduleRestart: ("scheduler", "start"),
     events.GraphPattern: ("what", "dim", "shape"),
     events.StatePattern: ("what", "name"),
     events.Load: ("loaded", "missing", "unexpected", "strict"),

@@ -192,6 +192,7 @@ class TrainingActs(ReplacingInterceptor):
         tracer = self._tracer
         location, frame = tracer.locator.locate(4), tracer.locator.user_frame(4)
         self._number_scheduler(scheduler, location)
+        self._updates.note_scheduler(scheduler, location)
         if frame is None or (frame.f_code, frame.f_lineno) in self._read:
             return
         self._read.add((frame.f_code, frame.f_lineno))

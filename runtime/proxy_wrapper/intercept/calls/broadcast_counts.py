@@ -14,6 +14,7 @@ from proxy_wrapper.code_lines.compared_outputs import compared_output
 from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.imported_modules import modules_among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ class BroadcastCounts:
 
     def begin(self, caller: Caller, entry: ModuleEntry, location: int) -> None:
         """Read the code that calls an outermost module, before the call."""
-        compared = compared_output(caller.function, caller.line, caller.is_module)
+        compared = compared_output(caller.function, caller.line, caller.is_module, modules_among(caller.body.names))
         labels = None if compared is None else caller.body.values.get(compared.variable)
         if compared is not None and type(labels) is torch.Tensor:
             shape = tuple(labels.shape)

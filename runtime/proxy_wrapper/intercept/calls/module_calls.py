@@ -18,10 +18,12 @@ from proxy_wrapper.events import CallModule, ReturnModule
 from proxy_wrapper.intercept.attaching.global_hooks import GlobalHooks
 from proxy_wrapper.intercept.calls.active_dropouts import ActiveDropouts
 from proxy_wrapper.intercept.calls.broadcast_counts import BroadcastCounts, may_count
+from proxy_wrapper.intercept.calls.byte_differences import ByteDifferences, may_subtract
 from proxy_wrapper.intercept.calls.callers import Callers
 from proxy_wrapper.intercept.calls.inputs import Inputs
 from proxy_wrapper.intercept.calls.output_softmaxes import OutputSoftmaxes, may_take_softmax
 from proxy_wrapper.intercept.calls.outputs import Outputs, is_known_finite
+from proxy_wrapper.intercept.calls.repeated_positions import RepeatedPositions
 from proxy_wrapper.intercept.calls.thresholds import Thresholds, may_compare
 from proxy_wrapper.intercept.calls.unhooked_tracebacks import show_as_unhooked
 from proxy_wrapper.intercept.calls.viewed_inputs import ViewedInputs
@@ -99,6 +101,8 @@ class ModuleCalls:
         self._thresholds = Thresholds(tracer)
         self._counts = BroadcastCounts(tracer)
         self._output_softmaxes = OutputSoftmaxes(tracer)
+        self._positions = RepeatedPositions(tracer)
+        self._differences = ByteDifferences(tracer)
         # For each place of a call, with the id of its code: the code, and whether the result is dropped there.
         self._discarded: dict[tuple[int, int], tuple[CodeType, bool]] = {}
         self._hooks = GlobalHooks(
@@ -293,7 +297,11 @@ class ModuleCalls:
         """Examine the code that calls an outermost module."""
         compares, counts = may_compare(frame), may_count(frame.f_code)
         takes_softmax = may_take_softmax(frame.f_code)
-        caller = self._callers.caller(frame, entry) if compares or counts or takes_softmax else None
+        subtracts = may_subtract(frame.f_code)
+        is_read = compares or counts or takes_softmax or subtracts
+        caller = self._callers.caller(frame, entry) if is_read else None
+        if caller is not None and subtracts:
+            self._differences.look_at_caller(caller, thread)
         if caller is not None and compares:
             self._thresholds.look(caller, entry, location, thread)
         if caller is not None and counts:
@@ -392,7 +400,7 @@ class ModuleCalls:
                     numbers,
                     keyword_ids,
                     statistics,  # type: ignore[arg-type]
-                    bool(entry.gradient_looks) and _is_cut_off(entry, module, outputs),
+                    bool(entry.gradient_looks) and self._is_cut_off(entry, call, args, rest, outputs, thread),
                 )
             )
         if len(outputs) == 1:  # The usual case, without creating a list.
@@ -413,6 +421,24 @@ class ModuleCalls:
             thread.last_node_of_model, thread.last_model = last, entry
         if self._counts.pending:
             self._counts.end(entry, call.location, outputs, thread)
+
+    def _is_cut_off(
+        self,
+        entry: ModuleEntry,
+        call: ActiveCall,
+        args: Any,
+        rest: tuple[Any, ...],
+        outputs: Sequence[torch.Tensor],
+        thread: ThreadState,
+    ) -> bool:
+        """Examine one of the first calls in training; returns whether no gradient can flow from its outputs."""
+        module = entry.module()
+        if module is None or not (module.training and outputs):
+            return False
+        entry.gradient_looks -= 1
+        self._positions.look(entry, args, rest[0], call.location, thread)
+        self._differences.look(entry, args, rest[0], thread)
+        return _are_cut_off(module, outputs)
 
     def _has_raised(self, module: nn.Module, call: ActiveCall) -> bool:
         """Whether a call has ended by an exception, whose traceback is then cleaned."""
@@ -567,11 +593,8 @@ def is_being_called(module: nn.Module | None) -> bool:
     return False
 
 
-def _is_cut_off(entry: ModuleEntry, module: nn.Module, outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether no gradient can flow from a training module's outputs to its parameters; asked at its first calls."""
-    if not (module.training and outputs):
-        return False
-    entry.gradient_looks -= 1
+def _are_cut_off(module: nn.Module, outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether no gradient can flow from a training module's outputs to its parameters."""
     with torch._C.DisableTorchFunction():
         if any(each.requires_grad for each in outputs):
             return False

@@ -92,6 +92,18 @@ class CarriedGradients:
         if answer is not False and answer is not True:
             watched.answers.append(answer)
 
+    def has_gradient(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether the watched gradient of an optimizer is neither missing nor zero; False if that would be waited for.
+
+        False, too, if another thread may be replacing it.
+        """
+        watched = self._watched.get(optimizer)
+        if watched is None or self._tracer.is_used_elsewhere(watched.state.holder, self._tracer.thread):
+            return False
+        tensor = watched.state.tensor()
+        gradient = None if tensor is None else gradient_of(tensor)
+        return gradient is not None and _is_nonzero(gradient) is True
+
     def dropped_passes(self, optimizer: torch.optim.Optimizer) -> int:
         """How many backward passes before this step of `optimizer` left gradients that were cleared before it.
 

@@ -11,6 +11,7 @@ import torch
 from proxy_wrapper.code_lines.loop_targets import loop_target
 from proxy_wrapper.code_lines.named_lines import call_line
 from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
+from proxy_wrapper.intercept.state.restarted_schedules import RestartedSchedules
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import attribute_assigned, key_assigned
@@ -91,6 +92,7 @@ class OptimizerSettings:
         self._tracer = tracer
         self._known: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Known] = weakref.WeakKeyDictionary()
         self._new: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._restarts = RestartedSchedules(tracer)
         self._made = 0
         self._passes = 0
         # The targets of loops in which optimizers are created, by the location of that.
@@ -128,6 +130,12 @@ class OptimizerSettings:
         known = self._known.get(optimizer)
         if known is not None:
             known.has_stepped, known.passes = True, self._passes
+
+    def note_scheduler(self, scheduler: Any, made: int) -> None:
+        """Note where a scheduler is created; it is about to set its first rate."""
+        known = self._known.get(scheduler.optimizer)
+        if known is not None:
+            self._restarts.note_scheduler(scheduler, made, has_stepped=known.has_stepped)
 
     def last_event_of(self, optimizer: torch.optim.Optimizer) -> LastEvent | None:
         """An optimizer's last event; None if it was created before anything was proxied and never stepped."""
@@ -211,6 +219,12 @@ class OptimizerSettings:
         if is_first:
             known.reported.add(_FIRST_MOVED)
         return is_first
+
+    def before_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int, now_us: int) -> int:
+        """Record what has changed, as `look` does, and a schedule that begins anew at the first step."""
+        number = self.look(optimizer, states, location, now_us)
+        self._restarts.look(optimizer, number, location, now_us)
+        return number
 
     def _line_of_clearing(self) -> int:
         """The location of the only line that calls `zero_grad` in the innermost function of the program; else 0."""

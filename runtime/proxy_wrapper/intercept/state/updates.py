@@ -19,6 +19,7 @@ from proxy_wrapper.intercept.state.freezing import Freezing
 from proxy_wrapper.intercept.state.hand_training import HandTraining
 from proxy_wrapper.intercept.state.kept_gradients import KeptGradients
 from proxy_wrapper.intercept.state.known_optimizers import KnownOptimizers
+from proxy_wrapper.intercept.state.left_gradients import LeftGradients
 from proxy_wrapper.intercept.state.moving_averages import MovingAverages
 from proxy_wrapper.intercept.state.optimizer_settings import OptimizerSettings
 from proxy_wrapper.intercept.state.state_changes import StateChanges
@@ -57,8 +58,10 @@ class Updates:
         self.after_backward = self._by_hand.after_backward
         self._settings = OptimizerSettings(tracer)
         self.note_made, self.last_event_of = self._settings.note_made, self._settings.last_event_of
+        self.note_scheduler = self._settings.note_scheduler
         self.have_been_stepped, self.count_passes = self._settings.have_been_stepped, self._settings.count_passes
         self._carried = CarriedGradients(tracer)
+        self._left = LeftGradients(tracer, self._carried)
         self.accumulated_passes = self._carried.accumulated_passes
         self.place_of_passes = self._carried.place_of_passes
         self.on_step: Callable[[torch.optim.Optimizer], None] = _ignore_step
@@ -103,11 +106,12 @@ class Updates:
             freed, registry.freed = registry.freed, []
             self._tracer.definitions.define_freed(filter(self._by_hand.may_have_changed, freed))
 
-    def before_backward(self, location: int) -> GradientMarks:
+    def before_backward(self, roots: Sequence[torch.Tensor], location: int) -> GradientMarks:
         """Record tensors found replaced before the last call that still are; returns the marks of gradients."""
         changed = self._changes.confirm()
         if changed:
             self._end_step_by_hand(changed)
+        self._left.before_backward(roots, location)
         self._carried.before_backward(location)
         self._settings.before_backward(self._states)
         return self._by_hand.marks_of_gradients()
@@ -204,7 +208,7 @@ class Updates:
         if frame and has_closure:
             tracer.thread.stepping = SteppingWithClosure(frame, frozenset(states.entries))
         name, thread, stage = type(optimizer).__name__, tracer.thread.number, tracer.thread.stage
-        number = self._settings.look(optimizer, states, location, began)
+        number = self._settings.before_step(optimizer, states, location, began)
         self._freezing.look(optimizer, states, location)
         self._read_source(location)
         carried: Any = not has_closure and self._carried.are_carried(optimizer)
@@ -217,6 +221,7 @@ class Updates:
         self._averages.look(changed)
         self._by_hand.note_changed(changed)
         self._kept.look(optimizer, states, location)
+        self._left.before_step(optimizer, states, location)
         if not has_closure:
             self._send_gradients(optimizer, recorded, location)
         self._optimizer_states.before_step(optimizer, recorded, location)
