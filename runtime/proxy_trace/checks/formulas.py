@@ -13,6 +13,8 @@
 | in the source: a clipped ratio of a policy to itself, in several passes over the same data | ratio-to-itself |
 | in the source: a reward plus a discounted value, and ends of episodes that nothing reads | episode-end-ignored |
 | in the source: a loss that is overwritten before it is read | loss-overwritten |
+| in the source: discounted returns in reverse, or added up from the first reward | returns-misordered |
+| in the source: a clean sample with the noise of one step of a diffusion | noise-of-one-step |
 
 Only the structure of the graph, or the source, decides. The graph is examined in the first backward passes at a place.
 """
@@ -98,6 +100,33 @@ END_IGNORED: Final = Rule(
         "https://github.com/navneet-nmk/pytorch-rl/issues/2",
         "https://github.com/seungeunrho/minimalRL/pull/21",
     ),
+)
+MISORDERED: Final = Rule(
+    "returns-misordered",
+    WARNING,
+    "Returns in another order than the steps",
+    "In the code of the training program, a loop over the rewards in reverse appends each discounted return to a list, "
+    "and nothing in the file reverses the list or anything else. So each action is credited with the return of another "
+    "one. Or the loop begins at the first reward, so that each return adds up the rewards before its step. Only files "
+    "with log-probabilities are searched.",
+    "Loop over `reversed(rewards)`, and add each return at the beginning: `returns.insert(0, total)`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook/issues/27",
+        "https://github.com/Farama-Foundation/Gymnasium/pull/1337",
+    ),
+)
+ONE_STEP: Final = Rule(
+    "noise-of-one-step",
+    WARNING,
+    "Diffusion models that see the noise of one step",
+    "In the code of the training program, a sample is mixed with noise, `a.sqrt() * x + (1 - a).sqrt() * noise`, where "
+    "`a` is the level of one step. The file also computes the cumulative product of these levels, which the level of "
+    "the noise after all steps so far is. So the model hardly sees any noise, and cannot remove it when samples are "
+    "drawn. A line that overwrites the sample, step by step, does not count.",
+    "Take the level from the cumulative product: `torch.cumprod(alphas, dim=0)[t]`.",
+    "show {run} --kind source_pattern",
+    sources=("https://arxiv.org/abs/2006.11239",),
 )
 OVERWRITTEN: Final = Rule(
     "loss-overwritten",
@@ -224,6 +253,9 @@ _OF_SOURCE: Final = {
     "ratio-of-one": (RATIO, "ratio", "{} is always 1"),
     "ends-unread": (END_IGNORED, "target", "{} has no part in which {} is read"),
     "loss-overwritten": (OVERWRITTEN, "loss", "{} is assigned again before anything reads it"),
+    "returns-backwards": (MISORDERED, "returns", "{} begins with the return of the last step"),
+    "returns-forwards": (MISORDERED, "returns", "{} adds up the rewards before each step"),
+    "noise-of-one-step": (ONE_STEP, "noise", "{} is the level of one step, not of all so far"),
 }
 """What the source shows: the rule, what it is about, and what is wrong with the names of the pattern."""
 
@@ -255,6 +287,22 @@ CHECK: Final = Check(
     "formulas",
     "the parts of each loss agree with each other",
     _look,
-    (NORM, SCALE, ADVANTAGE, DIVERGENCE, NOT_READ, RATIO, CUT_TERM, QUERIES, DICE, VIEWS, END_IGNORED, OVERWRITTEN),
+    (
+        *(
+            NORM,
+            SCALE,
+            ADVANTAGE,
+            DIVERGENCE,
+            NOT_READ,
+            RATIO,
+            CUT_TERM,
+            QUERIES,
+            DICE,
+            VIEWS,
+            END_IGNORED,
+            OVERWRITTEN,
+        ),
+        *(MISORDERED, ONE_STEP),
+    ),
 )
 """Present only if it finds something, because few programs contain such formulas."""

@@ -1017,6 +1017,21 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A diffusion model is trained on samples with the noise of one step, not of all steps so far.",
+        "noise-of-one-step",
+        ("https://arxiv.org/abs/2006.11239",),
+    ),
+    KindOfBug(
+        "Loss and data",
+        "Discounted returns are in reverse order, or add up the rewards before each step.",
+        "returns-misordered",
+        (
+            "https://github.com/PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook/issues/27",
+            "https://github.com/Farama-Foundation/Gymnasium/pull/1337",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A diffusion model should predict a noise that was not added to its input.",
         "noise-not-added",
         ("https://arxiv.org/abs/2006.11239",),

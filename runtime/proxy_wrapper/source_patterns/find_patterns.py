@@ -16,6 +16,8 @@ from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.losses_per_sample import losses_per_sample
 from proxy_wrapper.source_patterns.lowered_values import lowered_values
+from proxy_wrapper.source_patterns.misordered_returns import misordered_returns
+from proxy_wrapper.source_patterns.noise_levels import noise_levels
 from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_gradients import overwritten_gradients
 from proxy_wrapper.source_patterns.overwritten_losses import overwritten_losses
@@ -65,5 +67,6 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
     found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
-    found += [*unrestored_weights(scopes), *lowered_values(scopes), *unadded_noise(scopes)]
+    found += [*unrestored_weights(scopes), *lowered_values(scopes), *unadded_noise(scopes), *misordered_returns(scopes)]
+    found += noise_levels(scopes)
     return found + list(overwritten_weights(tree))

@@ -27,19 +27,27 @@ _DISCOUNTS: Final = frozenset({"gamma", "discount"})
 
 def unread_ends(scope: Scope) -> Iterator[Pattern]:
     """The targets of a function that computes which episodes have ended, and never reads it. `other` is that line."""
-    ends = [
-        target
+    found = [
+        (target, value)
         for target, value in scope.assignments
         if isinstance(target, ast.Name)
         and isinstance(value, (ast.Call, ast.BinOp))
         and not _ENDS.isdisjoint(words_of(target.id))
     ]
-    read = {node.id for node in scope.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    if not ends or any(_is_end(name) for name in read):
+    # `dones = torch.tensor(dones)` reads them without any effect.
+    own = {
+        node
+        for target, value in found
+        for node in ast.walk(value)
+        if isinstance(node, ast.Name) and node.id == target.id
+    }
+    names = (node for node in scope.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    if not found or any(_is_end(node.id) for node in names if node not in own):
         return
+    (end, _), *_ = found
     for node in scope.nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_target(node):
-            yield Pattern(ENDS_UNREAD, node.lineno, (ast.unparse(node), ends[0].id), ends[0].lineno)
+            yield Pattern(ENDS_UNREAD, node.lineno, (ast.unparse(node), end.id), end.lineno)
 
 
 def _is_end(name: str) -> bool:

@@ -22,6 +22,7 @@ TARGET = "target = rewards + gamma * next_values"
     [
         (ENDS, TARGET, "dones"),
         ("not_done = 1 - batch.done", "return self.gamma * next_values + batch.reward", "not_done"),
+        ("done = torch.tensor(done)", TARGET, "done"),
         ("terminal = torch.cat(batch.terminal)", "q = reward_batch + next_values * args.gamma", "terminal"),
     ],
 )

@@ -19,6 +19,7 @@ from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.loss_graph.nodes import sequence_number
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
+from proxy_wrapper.program_code.computed_lines import loss_variable
 from proxy_wrapper.values.describe import PLAIN, find_tensors
 
 if TYPE_CHECKING:
@@ -138,11 +139,24 @@ class Derivatives:
     def _emit(self, what: str, location: int) -> None:
         tracer = self._tracer
         thread = tracer.thread
-        codes = {id(each.code) for each in self._stack()}
-        shared = (each for each in self._places[location].stack if id(each.code) in codes)
-        made = tracer.locator.line(next(shared, None))
+        made = tracer.locator.line(self._line_of_use(self._places[location].stack))
         event = GraphPattern(tracer.now_us(), tracer.step, 0, location, thread.number, thread.stage, what, made=made)
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+    def _line_of_use(self, stack: Sequence[AssignedLine]) -> AssignedLine | None:
+        """The line, of those that led to a pass, whose function had its results to use; None if none is known.
+
+        It is in the innermost function that is still running. If that line computes the loss, it is in the function
+        called there, unless this is the one that differentiates.
+        """
+        codes = {id(each.code) for each in self._stack()}
+        depth = next((depth for depth, each in enumerate(stack) if id(each.code) in codes), None)
+        if depth is None:
+            return None
+        frame = self._tracer.locator.user_frame(2)
+        loss = None if frame is None else loss_variable(frame)
+        is_of_loss = loss is not None and (loss.code, loss.line) == (stack[depth].code, stack[depth].line)
+        return stack[depth - 1] if is_of_loss and depth > 1 else stack[depth]
 
     def _stack(self) -> list[AssignedLine]:
         """The lines of the program that are running, innermost first."""

@@ -86,13 +86,12 @@ class GraphPatterns:
         # For patterns that modules make: what finds the lines in the code of one.
         self._finders = {
             ATTENDED: mask_lines,
-            SEEN: mask_lines,
             DRAW: normal_lines,
             LAST_STEP: self._last_lines,
             LAST_OF_BOTH: self._last_lines,
             ROUNDED: rounding_lines,
-            OVER_QUERIES: lambda code: operation_lines(code, "softmax"),
-            MULTI_HOT_PROBABILITIES: lambda code: operation_lines(code, "softmax"),
+            OVER_QUERIES: _softmaxes,
+            MULTI_HOT_PROBABILITIES: _softmaxes,
         }
         self._reported: set[tuple[str, int]] = set()
         # The classes whose `forward` adds no positions.
@@ -139,6 +138,8 @@ class GraphPatterns:
             return self._policy_line()
         if pattern.what == SEPARATE:
             return self._sample_line()
+        if pattern.what == SEEN:
+            return self._line_of_modules(mask_lines) or self._line_of_modules(_softmaxes)
         lines_of = self._finders.get(pattern.what)
         return 0 if lines_of is None else self._line_of_modules(lines_of)
 
@@ -279,6 +280,10 @@ class GraphPatterns:
             made,
         )
         tracer.broadcast(event, location, level=INFO, also=(made,) if made else ())
+
+
+def _softmaxes(code: CodeType) -> Iterator[AssignedLine]:
+    return operation_lines(code, "softmax")
 
 
 def _shape_of_positions(module: nn.Module, positions: PositionSlice) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -51,6 +51,25 @@ def test_adapted_parameters(tmp_path: Path, steps: int, first_used: int | None) 
     Proxy.unproxy(model)
     found = [each.code for each in find(tmp_path, penalties.CHECK)]
     assert found == ["inner-steps-unused"] * (first_used is None)
+
+
+def outer_loss(model: nn.Module) -> Any:
+    """A loss that was to depend on the adapted parameters."""
+    adapt(model, torch.randn(4, 3), 1)
+    return model(torch.randn(4, 3)).square().mean()
+
+
+def test_parameters_adapted_where_the_loss_is_computed(tmp_path: Path) -> None:
+    model = Proxy.Proxy(nn.Linear(3, 2), recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(16):
+        loss = outer_loss(model)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    Proxy.unproxy(model)
+    (found,) = find(tmp_path, penalties.CHECK)
+    assert found.place.endswith(f"test_derivatives.py:{outer_loss.__code__.co_firstlineno + 2}")
 
 
 @pytest.mark.parametrize("is_differentiated", [False, True])
