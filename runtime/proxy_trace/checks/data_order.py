@@ -3,6 +3,7 @@
 | the loader | code |
 | --- | --- |
 | is restarted for each step and yields its first batch, in a fixed order | same-batch |
+| is a function that sets the same seed in each step, and the first inputs are equal | same-batch |
 | shuffles, but has the same order in each iteration: the seed was set again, or `set_epoch` was not called \
 | same-order |
 | does not shuffle, and its samples come in the order of their classes | batches-in-class-order |
@@ -28,16 +29,23 @@ if TYPE_CHECKING:
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
     from proxy_trace.process.acts_summary import LoaderSummary
+    from proxy_trace.process.process_summary import ProcessEvidence
 
 SAME_BATCH: Final = Rule(
     "same-batch",
     ERROR,
     "The same first batch in every step",
     "At least nine of ten iterations over a data loader, and at least seven, yielded only the first of several "
-    "batches in a fixed order. An optimizer step followed each, and then a model was called for training.",
-    "Keep one iterator, and create a new one when it is exhausted: `next(iter(loader))` starts over each time.",
+    "batches in a fixed order. An optimizer step followed each, and then a model was called for training. Or, in the "
+    "code of the training program, each pass of the training loop sets a constant seed and then draws, and the first "
+    "three inputs of a model in training were equal to the bit.",
+    "Keep one iterator, and create a new one when it is exhausted: `next(iter(loader))` starts over each time. Set the "
+    "seed once, before the loop.",
     "show {run} --kind loading",
-    sources=("https://github.com/ZhaoJ9014/face.evoLVe/pull/39",),
+    sources=(
+        "https://github.com/ZhaoJ9014/face.evoLVe/pull/39",
+        "https://github.com/huggingface/diffusers/issues/7991",
+    ),
 )
 SAME_ORDER: Final = Rule(
     "same-order",
@@ -147,6 +155,8 @@ _FEWEST_RUNS: Final = 3
 _OF_ORDER: Final = 3
 """The values of an order of classes: the number of batches, the lowest class and the highest."""
 _FEWEST_CHANGES: Final = 3
+_FEWEST_INPUTS: Final = 3
+"""How many inputs of training the trace tells of."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -169,11 +179,27 @@ def _look(evidence: Evidence) -> Sight | None:
                 place = nearer or loader.place
                 findings.append(rule.finding(name, reason, rank, place=place, evidence=[numbers]))
         for source in of_process.acts.sources:
-            if source.event.what == "training-data-evaluated":
+            if source.event.what == "seed-repeated" and _are_inputs_equal(of_process):
+                is_any = True
+                reason = f"each step sets this seed and draws the same batch at {source.other}"
+                told = ["the first inputs in training are equal to the bit"]
+                findings.append(
+                    SAME_BATCH.finding(source.event.names[0], reason, rank, place=source.place, evidence=told)
+                )
+            elif source.event.what == "training-data-evaluated":
                 is_any = True
                 reason = f"`{source.event.names[1]}` has the training data"
                 findings.append(SHARED.finding(source.event.names[0], reason, rank, place=source.place))
     return Sight(findings) if is_any else None
+
+
+def _are_inputs_equal(of_process: ProcessEvidence) -> bool:
+    """Whether the inputs of the first calls of a model in training, by one layer, are equal to the bit."""
+    seen: dict[tuple[int, int], list[str | None]] = {}
+    for each in of_process.training.inputs:
+        if not each.is_evaluation:
+            seen.setdefault((each.root, each.layer), []).append(each.statistics.bits)
+    return any(len(bits) >= _FEWEST_INPUTS and None not in bits and len({*bits}) == 1 for bits in seen.values())
 
 
 def _judge(loader: LoaderSummary) -> tuple[Rule, str, str] | None:

@@ -687,7 +687,11 @@ KINDS_OF_BUGS: Final = (
         "Loss and data",
         "Every iteration gets the same data.",
         "same-batch",
-        ("https://github.com/ZhaoJ9014/face.evoLVe/pull/39", "https://github.com/KanishJebaMathewM/Truxify/pull/4089"),
+        (
+            "https://github.com/ZhaoJ9014/face.evoLVe/pull/39",
+            "https://github.com/KanishJebaMathewM/Truxify/pull/4089",
+            "https://github.com/huggingface/diffusers/issues/7991",
+        ),
     ),
     KindOfBug(
         "Loss and data",

@@ -25,6 +25,7 @@ from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weight
 from proxy_wrapper.source_patterns.partial_resumes import partial_resumes
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
+from proxy_wrapper.source_patterns.repeated_seeds import repeated_seeds
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
@@ -68,5 +69,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
     found += [*unrestored_weights(scopes), *lowered_values(scopes), *unadded_noise(scopes), *misordered_returns(scopes)]
-    found += noise_levels(scopes)
+    found += [*noise_levels(scopes), *repeated_seeds(scopes)]
     return found + list(overwritten_weights(tree))

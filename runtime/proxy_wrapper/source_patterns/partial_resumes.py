@@ -56,8 +56,15 @@ def partial_resumes(scopes: Sequence[Scope]) -> Iterator[Pattern]:
     }
     if any(_loads_unknown(call) for scope in scopes for call in scope.calls):
         return
+    counted |= _passed_on(counted, scopes)
+    returned = {
+        last_name(value.func)
+        for scope in scopes
+        for target, value in scope.assignments
+        if isinstance(value, ast.Call) and any(ast.unparse(each) in counted for each in _parts(target))
+    }
     for scope in scopes:
-        line = _resumed(scope, counted)
+        line = _resumed(scope, counted, returns=scope.name in returned)
         for each in saved if line else ():
             is_loaded = any(_KEPT.search(name) and _kind(name) == _kind(each.owner) for name in loaded)
             if not is_loaded and mentioned.count(each.key) == 1:
@@ -91,10 +98,34 @@ def _saved(scope: Scope) -> Iterator[_Saved]:
             yield from kept
 
 
-def _resumed(scope: Scope, counted: set[str]) -> int:
+def _passed_on(counted: set[str], scopes: Sequence[Scope]) -> set[str]:
+    """The names that are passed to functions of the file whose arguments have one of some names."""
+    parameters = {
+        scope.name: [each.arg for each in scope.root.args.args]
+        for scope in scopes
+        if isinstance(scope.root, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    return {
+        name
+        for scope in scopes
+        for call in scope.calls
+        for given, argument in zip(call.args, parameters.get(last_name(call.func), ()), strict=False)
+        if argument in counted
+        for name in names_in(given)
+    }
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return target.elts if isinstance(target, ast.Tuple) else [target]
+
+
+def _resumed(scope: Scope, counted: set[str], *, returns: bool) -> int:
     """The line that loads the state of a model from a checkpoint that also tells where to continue; else 0.
 
-    `counted` are the names in the arguments of `range`.
+    Args:
+        scope: the code.
+        counted: the names in the arguments of `range`.
+        returns: whether what it returns has one of these names.
     """
     checkpoints = {
         ast.unparse(target)
@@ -104,6 +135,11 @@ def _resumed(scope: Scope, counted: set[str]) -> int:
     continues = any(
         ast.unparse(target) in counted and any(_item_of(each, checkpoints) for each in ast.walk(value))
         for target, value in scope.assignments
+    ) or any(
+        _item_of(each, checkpoints)
+        for node in scope.nodes
+        if returns and isinstance(node, ast.Return)
+        for each in ast.walk(node)
     )
     for call in scope.calls if continues else ():
         is_load = isinstance(call.func, ast.Attribute) and call.func.attr == _LOADS

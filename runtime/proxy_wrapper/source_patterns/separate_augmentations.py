@@ -47,7 +47,7 @@ def separate_augmentations(function: ast.FunctionDef, dataset: Any) -> Iterator[
     if len(masks) != 1 or not images or not _is_of_sample(masks[0], images, function, scope):
         return
     (mask,) = masks
-    for target, value in scope.assignments:
+    for target, value in _of_one(scope):
         if not isinstance(target, ast.Name) or target.id not in images or not isinstance(value, ast.Call):
             continue
         if _is_flipped_alone(target, value, mask, scope) or _is_drawn_twice(target.id, value, mask, scope, dataset):
@@ -74,6 +74,12 @@ def _is_of_sample(mask: str, images: Sequence[str], function: ast.FunctionDef, s
     if first is None or of_index.isdisjoint(names_in(first)):
         return False
     return not any(isinstance(node, ast.Mod) for node in ast.walk(first)) and "rand" not in ast.unparse(first)
+
+
+def _of_one(scope: Scope) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The assignments of a function; `(image,) = ...` counts as one of `image`."""
+    for target, value in scope.assignments:
+        yield (target.elts[0] if isinstance(target, ast.Tuple) and len(target.elts) == 1 else target), value
 
 
 def _names_of(target: ast.expr) -> set[str]:
@@ -105,7 +111,7 @@ def _is_drawn_twice(image: str, value: ast.Call, mask: str, scope: Scope, datase
     is_of_image = [ast.unparse(each) for each in value.args] == [image]
     of_mask = [
         other
-        for target, other in scope.assignments
+        for target, other in _of_one(scope)
         if ast.unparse(target) == mask and isinstance(other, ast.Call) and ast.unparse(other.func) == transform
     ]
     is_of_mask = any([ast.unparse(each) for each in other.args] == [mask] for other in of_mask)

@@ -128,3 +128,29 @@ def test_held_out_data_that_are_all_training_data(
     record = loading(**{"count": 2, "shared": 40, "samples": 40, **fields})
     trace = write_trace(tmp_path / "a.jsonl", PLACE, NET, record, *calls)
     assert [finding.code for finding in find(trace, data_order.CHECK)] == codes
+
+
+@pytest.mark.parametrize(
+    ("bits", "is_told"),
+    [(["a", "a", "a"], True), (["a", "a", "b"], False), (["a", "a"], False), ([None] * 3, False)],
+    ids=["equal", "another one", "too few", "not read"],
+)
+def test_a_seed_that_repeats_the_inputs(
+    tmp_path: Path, write_trace: WriteTrace, bits: list[str | None], is_told: bool
+) -> None:
+    lines = [events.Location(3, "train.py", 20, "draw"), events.Location(4, "train.py", 21, "draw")]
+    seed = events.SourcePattern(1, what="seed-repeated", names=["torch.manual_seed(0)"], made=3, other=4)
+    calls: list[events.Event] = []
+    for step, each in enumerate(bits):
+        given = events.Statistics(0.0, 1.0, bits=each)
+        calls += [
+            events.CallModule(2, step, 1, training=True, input_ids=[7]),
+            events.Input(2, step, 1, type="float32[4, 2]", input_id=7, statistics=given),
+            events.CallModule(2, step, 2, training=True, input_ids=[7]),
+            events.ReturnModule(3, step, 2),
+            events.ReturnModule(3, step, 1),
+        ]
+    layer = events.Module(2, "model.fc", "Linear", 1, 1)
+    path = write_trace(tmp_path / "a.jsonl", *lines, NET, layer, seed, *calls)
+    found = [(each.code, each.place) for each in find(path, data_order.CHECK)]
+    assert found == [("same-batch", "train.py:20")] * is_told

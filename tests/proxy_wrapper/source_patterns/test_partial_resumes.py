@@ -32,6 +32,19 @@ class Trainer:
         for step in range(self.first, 100):
             loss.backward()
 """
+FUNCTIONS = """
+def save(path, optimizer):
+    torch.save({{"epoch": 1, "model": model.state_dict(), "optim": optimizer.state_dict()}}, path)
+def resume(path, model):
+    saved = torch.load(path)
+    model.load_state_dict(saved["model"])
+    return {}
+def train(first, last):
+    for epoch in range(first, last):
+        loss.backward()
+start = resume(path, model)
+{}
+"""
 
 
 def found(text: str) -> list[tuple[int, tuple[str, ...], int]]:
@@ -44,6 +57,9 @@ def found(text: str) -> list[tuple[int, tuple[str, ...], int]]:
     [
         pytest.param(SCRIPT.format(""), (5, ("optimizer", "optim"), 3), id="an optimizer"),
         pytest.param(TRAINER, (8, ("self.scheduler", "lr_sched"), 4), id="a scheduler of a trainer"),
+        pytest.param(
+            FUNCTIONS.format('saved["epoch"] + 1', "train(start, 9)"), (6, ("optimizer", "optim"), 3), id="in functions"
+        ),
         pytest.param(
             SCRIPT.format("scheduler.load_state_dict(torch.load(other))"),
             (5, ("optimizer", "optim"), 3),
@@ -60,6 +76,8 @@ def test_state_that_stays_in_the_checkpoint(text: str, expected: tuple[int, tupl
     [
         pytest.param(SCRIPT.format('optimizer.load_state_dict(saved["optim"])'), id="loaded"),
         pytest.param(SCRIPT.format('state = saved["optim"]'), id="read"),
+        pytest.param(FUNCTIONS.format('saved["epoch"]', "print(start)"), id="the best epoch is shown"),
+        pytest.param(FUNCTIONS.format("model", "train(start, 9)"), id="the model is returned"),
         pytest.param(SCRIPT.format("self.optimizer.load_state_dict(state)"), id="loaded from elsewhere"),
         pytest.param(
             SCRIPT.format('for key in ("model", "optim"): objects[key].load_state_dict(saved[key])'), id="all"

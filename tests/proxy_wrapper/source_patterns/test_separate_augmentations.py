@@ -58,6 +58,11 @@ def test_an_image_that_is_flipped_alone(flip: str) -> None:
     assert found(FLIP.format("random.random() < 0.5", flip)) == [(4, ("image", "mask"))]
 
 
+def test_one_transform_of_several_arrays_that_draws_twice() -> None:
+    code = "image, mask = self.load(i)\n(image,), (mask,) = self.augment(image), self.augment(mask)\nreturn image, mask"
+    assert found(code, RandomHorizontalFlip()) == [(2, ("image", "mask"))]
+
+
 @pytest.mark.parametrize("transform", [RandomHorizontalFlip(), Compose(Normalize(), RandomHorizontalFlip())])
 def test_one_transform_that_draws_twice(transform: Any) -> None:
     assert found(TWICE.format("mask = self.augment(mask)"), transform) == [(3, ("image", "mask"))]
