@@ -507,6 +507,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
     - "worst-kept": weights are kept at `made` when the first of `names` is worse than the second, the best so far.
     - "ends-unread": the first of `names`, at `made`, adds a discounted value to a reward, and nothing reads the second,
       computed at `other`, which tells the ends of episodes.
+    - "loss-unmasked": the loss at `made` compares an output with the labels in `names`, of all nodes of a graph, of
+      which `other` selects some.
     - "seed-repeated": each pass of a training loop calls what is in `names`, at `made`, and then draws, at `other`.
     - "returns-backwards", "returns-forwards": a loop over rewards appends the discounted returns in `names` in reverse,
       at `made`, or adds them up from the first reward, from `made` on.

@@ -14,6 +14,7 @@
 | in the source: a reward plus a discounted value, and ends of episodes that nothing reads | episode-end-ignored |
 | in the source: a loss that is overwritten before it is read | loss-overwritten |
 | in the source: discounted returns in reverse, or added up from the first reward | returns-misordered |
+| in the source: a loss over all nodes of a graph, also those that are held out | loss-over-held-out-nodes |
 | in the source: a clean sample with the noise of one step of a diffusion | noise-of-one-step |
 
 Only the structure of the graph, or the source, decides. The graph is examined in the first backward passes at a place.
@@ -114,6 +115,20 @@ MISORDERED: Final = Rule(
     sources=(
         "https://github.com/PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook/issues/27",
         "https://github.com/Farama-Foundation/Gymnasium/pull/1337",
+    ),
+)
+UNMASKED: Final = Rule(
+    "loss-over-held-out-nodes",
+    WARNING,
+    "Losses over the held-out nodes of a graph",
+    "In the code of the training program, a loss compares the output of a model with the labels of all nodes, and goes "
+    "backward. The file has a mask or indices of training nodes and others of validation or test nodes, and selects "
+    "labels by such a variable elsewhere. So the model is trained on the labels with which it is tested.",
+    "Select the training nodes: `cross_entropy(out[data.train_mask], data.y[data.train_mask])`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/theislab/geome/issues/16",
+        "https://github.com/waittim/graph-fraud-detection/issues/3",
     ),
 )
 ONE_STEP: Final = Rule(
@@ -255,6 +270,7 @@ _OF_SOURCE: Final = {
     "loss-overwritten": (OVERWRITTEN, "loss", "{} is assigned again before anything reads it"),
     "returns-backwards": (MISORDERED, "returns", "{} begins with the return of the last step"),
     "returns-forwards": (MISORDERED, "returns", "{} adds up the rewards before each step"),
+    "loss-unmasked": (UNMASKED, "loss", "{} are the labels of all nodes, some of which are held out"),
     "noise-of-one-step": (ONE_STEP, "noise", "{} is the level of one step, not of all so far"),
 }
 """What the source shows: the rule, what it is about, and what is wrong with the names of the pattern."""
@@ -302,7 +318,7 @@ CHECK: Final = Check(
             END_IGNORED,
             OVERWRITTEN,
         ),
-        *(MISORDERED, ONE_STEP),
+        *(MISORDERED, ONE_STEP, UNMASKED),
     ),
 )
 """Present only if it finds something, because few programs contain such formulas."""

@@ -1021,6 +1021,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A graph network is trained on the labels of all nodes, also those that are held out for validation or tests.",
+        "loss-over-held-out-nodes",
+        (
+            "https://github.com/theislab/geome/issues/16",
+            "https://github.com/waittim/graph-fraud-detection/issues/3",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A diffusion model is trained on samples with the noise of one step, not of all steps so far.",
         "noise-of-one-step",
         ("https://arxiv.org/abs/2006.11239",),

@@ -34,6 +34,7 @@ from proxy_wrapper.source_patterns.steps_after_loops import steps_after_loops
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
 from proxy_wrapper.source_patterns.unadded_noise import unadded_noise
 from proxy_wrapper.source_patterns.undone_freezes import undone_freezes
+from proxy_wrapper.source_patterns.unmasked_losses import unmasked_losses
 from proxy_wrapper.source_patterns.unread_ends import unread_ends
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 from proxy_wrapper.source_patterns.unrestored_weights import unrestored_weights
@@ -69,5 +70,5 @@ def find_patterns(tree: ast.Module) -> list[Pattern]:
     found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
     found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
     found += [*unrestored_weights(scopes), *lowered_values(scopes), *unadded_noise(scopes), *misordered_returns(scopes)]
-    found += [*noise_levels(scopes), *repeated_seeds(scopes)]
+    found += [*noise_levels(scopes), *repeated_seeds(scopes), *unmasked_losses(scopes)]
     return found + list(overwritten_weights(tree))

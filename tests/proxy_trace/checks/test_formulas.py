@@ -54,6 +54,12 @@ def test_a_ratio_to_itself_is_told(tmp_path: Path, write_trace: WriteTrace) -> N
         ("ends-unread", ["r + g * q", "dones"], "episode-end-ignored", "r + g * q has no part in which dones is read"),
         ("returns-backwards", ["gs"], "returns-misordered", "gs begins with the return of the last step"),
         ("returns-forwards", ["gs"], "returns-misordered", "gs adds up the rewards before each step"),
+        (
+            "loss-unmasked",
+            ["data.y"],
+            "loss-over-held-out-nodes",
+            "data.y are the labels of all nodes, some of which are held out",
+        ),
         ("noise-of-one-step", ["alphas"], "noise-of-one-step", "alphas is the level of one step, not of all so far"),
         ("loss-overwritten", ["loss"], "loss-overwritten", "loss is assigned again before anything reads it"),
     ],
