@@ -550,7 +550,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
     - "values-lowered": the loss in `names`, computed at `made`, is the mean of a critic's values of an actor's actions,
       and the critic learns rewards, by their name.
     - "model-frozen": `made` freezes all parameters of the model in `names`.
-    - "tied-by-data": `made` gives the first of `names` the memory of the second, two parameters.
+    - "tied-by-data", "copied-by-data": `made` gives the first of `names` the memory of the second, two parameters, or
+      its values.
     - "decay-excepted": the list at `made` has the strings in `names`; parameters with one of them in their name are
       excepted from weight decay.
     - "freeze-undone": at `made`, a loop unfreezes all parameters of the model in `names`, some of which were frozen at

@@ -62,10 +62,10 @@ def _apart(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding] | Non
     for embedding in of_type["Embedding"]:
         for head in of_type["Linear"]:
             if tree.root_of(head.module) == tree.root_of(embedding.module) and _were_one(embedding, head):
-                holder = modules[head.module]
+                copied = (_place_of_tie(of_process, each.name, "copied-by-data") for each in (head, embedding))
+                place = next(filter(None, copied), "") or modules[head.module].origin
                 reason = f"it started equal to {embedding.name}, but is another parameter"
-                rank = [of_process.process.rank]
-                found.append(APART.finding(head.name, reason, rank, place=holder.origin))
+                found.append(APART.finding(head.name, reason, [of_process.process.rank], place=place))
     return found
 
 
@@ -102,7 +102,7 @@ def _in_one_memory(of_process: ProcessEvidence) -> list[Finding]:
         other = firsts.setdefault((first.minimum, first.maximum, last.minimum, last.maximum), tensor)
         if other is not tensor and _are_one(tensor, other) and other.largest_gradient != tensor.largest_gradient:
             holder = modules.get(tensor.module)
-            place = _place_of_tie(of_process, tensor.name) or ("" if holder is None else holder.origin)
+            place = _place_of_tie(of_process, tensor.name, "tied-by-data") or ("" if holder is None else holder.origin)
             reason = f"it shares the memory of {other.name}, but is another parameter, with its own gradient"
             found.append(APART.finding(tensor.name, reason, rank, place=place))
     return found
@@ -127,9 +127,9 @@ def _stepped_apart(of_process: ProcessEvidence) -> set[int]:
     }
 
 
-def _place_of_tie(of_process: ProcessEvidence, name: str) -> str:
-    """The line that gave a parameter the memory of another one; "" if unknown."""
-    ties = [each for each in of_process.acts.sources if each.event.what == "tied-by-data"]
+def _place_of_tie(of_process: ProcessEvidence, name: str, what: str) -> str:
+    """The line that gave a parameter the memory or the values of another one, by such a pattern; "" if unknown."""
+    ties = [each for each in of_process.acts.sources if each.event.what == what]
     places = {each.place for each in ties if f".{name}".endswith("." + each.event.names[0].removeprefix("self."))}
     return places.pop() if len(places) == 1 else ""
 

@@ -60,6 +60,17 @@ def test_a_copy_that_goes_its_own_way_is_told(
     assert found == [("model.head.weight", "train.py:20")] * is_told
 
 
+def test_a_copy_is_told_where_it_is_made(tmp_path: Path, write_trace: WriteTrace) -> None:
+    line = events.Location(4, "train.py", 12, "__init__")
+    names = ["self.head.weight", "self.embed.weight"]
+    copied = events.SourcePattern(1, what="copied-by-data", names=names, made=4)
+    state = [parameter(2, "model.embed.weight", "a"), parameter(3, "model.head.weight", "a")]
+    updates = [events.Update(4, tensor=2, statistics=values("d")), events.Update(4, tensor=3, statistics=values("e"))]
+    made = [PLACE, line, NET, EMBEDDING, HEAD, *state, copied]
+    path = write_trace(tmp_path / "a.jsonl", *made, events.Backward(1), *updates, STEP)
+    assert [each.place for each in find(path) if each.code == "tied-weights-apart"] == ["train.py:12"]
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "last", "gradient", "is_told"),
     [
