@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from instrumentor.analysis.placement import Place, Placement
+from instrumentor.analysis.placement import Place, Placement, name_of
 from instrumentor.analysis.spelling import one_of, text_of
 from instrumentor.analysis.values import (
     Atom,
@@ -146,7 +146,8 @@ class Report:
         label = one_of(labels)
         makers = [each.rpartition(".")[2] for each in labels]
         # A class name says more than the functions that the object came through.
-        name = placement.name or one_of([each for each in makers if each[:1].isupper()] or makers)
+        classes = [each for each in makers if each[:1].isupper()]
+        name = self._name_of_result(placement, members) or placement.name or one_of(classes or makers)
         self.wraps[group] = Wrap(placement, name)
         self.wrapped.update(each.key for each, _ in members)
         aliases = self._aliases({each.key for each, _ in members}, placement)
@@ -166,6 +167,14 @@ class Report:
             [each for each, _ in members],
         )
         self._add_members(site, placement)
+
+    def _name_of_result(self, placement: Placement, members: list[tuple[Site, Verdict]]) -> str:
+        """The name to which a statement binds a nameless object, or one passed to a call that returns it."""
+        if placement.name and not placement.is_argument:
+            return ""
+        made = {Made(site.key) for site, _ in members}
+        names = [name_of(each.target) for each in self._bindings.get(placement.statement, ()) if each.value == made]
+        return names[0] if len(names) == 1 else ""
 
     def _add_members(self, site: Site, placement: Placement) -> None:
         """Report the unbound modules that a module container is built from."""
