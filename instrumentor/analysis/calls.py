@@ -14,6 +14,7 @@ from instrumentor.analysis.invocation import Invocation
 from instrumentor.analysis.library_calls import LibraryCalls
 from instrumentor.analysis.object_stores import ObjectStores
 from instrumentor.analysis.running import let_anything_run, let_others_run
+from instrumentor.analysis.scope import CREATED
 from instrumentor.analysis.selected import Selector
 from instrumentor.analysis.values import (
     FOREIGN,
@@ -168,6 +169,8 @@ class Calls:
             if len(arguments.positional) == 1:
                 return join([self.members.type_of(each) for each in arguments.at(0)])
             return self.effects.make_unknown(node, arguments, label="type")
+        if atom.name in {"builtins.type.__new__", "abc.ABCMeta.__new__"}:
+            return self._created(arguments)
         if atom.name == "builtins.object.__new__" and arguments.positional:
             classes = [each for each in in_order(arguments.at(0)) if isinstance(each, ClassRef)]
             if classes:
@@ -301,8 +304,8 @@ class Calls:
         methods = self._methods_above(cls, name)
         if methods:
             return join([self._invocation.invoke(method, receiver, node, arguments) for method in methods])
-        if name == "__call__" and "builtins.type" in self.scope.hierarchy.library_bases(cls):
-            return self._instantiate_passed(node, arguments)
+        if name in {"__call__", "__new__"} and self.scope.hierarchy.is_metaclass(cls):
+            return self._instantiate_passed(node, arguments) if name == "__call__" else self._created(arguments)
         if name == "__init__" and self.scope.hierarchy.is_module(cls):
             self.effects.absorb(arguments.each(), node, cls.node.name)
             return PLAIN
@@ -314,6 +317,11 @@ class Calls:
         if name in self.scope.hierarchy.knowledge.identity_methods:
             return receiver
         return self.effects.make_unknown(node, arguments)
+
+    def _created(self, arguments: Arguments) -> Value:
+        """What `type.__new__` gives: the classes that are made with a metaclass."""
+        made_with = [each for each in self.scope.kinds.things(arguments.at(0)) if isinstance(each, ClassRef)]
+        return join([self.facts.attributes.get((Instance(each.key), CREATED), NOTHING) for each in made_with])
 
     def _instantiate_passed(self, node: ast.expr, arguments: Arguments) -> Value:
         """What a metaclass's `__call__` gets from `type`: instances of the classes that are called."""

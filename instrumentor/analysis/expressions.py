@@ -22,6 +22,7 @@ from instrumentor.analysis.values import (
     PLAIN,
     Atom,
     Box,
+    ClassRef,
     FunctionRef,
     Instance,
     Pack,
@@ -124,12 +125,18 @@ class Evaluator:
 
     def _subscript(self, node: ast.Subscript) -> Value:
         receiver = self.evaluate(node.value)
-        self.evaluate(node.slice)
+        key = self.evaluate(node.slice)
         path = path_of(node)
         held = self.scope.env.get(path) if path is not None else None
         if held is not None:
             return held
-        return join([self.members.element(node, each) for each in self.scope.kinds.things(receiver)])
+        return join([self._element(node, each, key) for each in self.scope.kinds.things(receiver)])
+
+    def _element(self, node: ast.Subscript, atom: Atom, key: Value) -> Value:
+        """The value of a subscript of one object, by the method of its class or metaclass if that is the project's."""
+        if isinstance(atom, (Instance, ClassRef)) and self.members.has_method(atom, "__getitem__"):
+            return self.calls.call_method(atom, "__getitem__", node, Arguments((key,)))
+        return self.members.element(node, atom)
 
     def store(self, target: ast.expr, held: Value, number: Number = None) -> Stored:
         """Store a value in a name, an attribute or an element."""

@@ -49,7 +49,7 @@ class ObjectStores:
         """
         if not self._is_own(target.value):
             self.note_touched(target)
-        is_kept = not self._is_intercepted(target, receiver)
+        is_kept = not self._is_intercepted(target, receiver, held)
         stored = held if is_kept else held | OPAQUE
         self._store_into(target, receiver, stored)
         path = path_of(target)
@@ -125,8 +125,11 @@ class ObjectStores:
         is_initialiser = function is not None and function.owner is not None and function.name == "__init__"
         return is_initialiser and isinstance(receiver, ast.Name) and receiver.id == "self"
 
-    def _is_intercepted(self, target: ast.Attribute | ast.Subscript, receiver: Value) -> bool:
-        """Whether a property, `__setattr__` or `__setitem__` may make a read give something else than was stored."""
+    def _is_intercepted(self, target: ast.Attribute | ast.Subscript, receiver: Value, held: Value) -> bool:
+        """Whether a property, `__setattr__` or `__setitem__` may make a read give something else than was stored.
+
+        Such a method gets the value as its last argument.
+        """
         hierarchy = self._scope.hierarchy
         names = {"__setitem__"} if isinstance(target, ast.Subscript) else {"__setattr__", target.attr}
         for atom in receiver:
@@ -137,6 +140,8 @@ class ObjectStores:
                 if isinstance(target, ast.Attribute):
                     methods += self._members.descriptor_methods(cls, target.attr, "__set__")
                 for method in methods:
+                    for name in method.parameters[1:][-1:]:
+                        self._scope.facts.grow(self._scope.facts.passed, (method.key, name), held)
                     self._scope.facts.demand(method)
                     self._scope.facts.note_unseen_calls(method.key)
                 if methods:

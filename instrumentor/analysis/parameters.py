@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import decorator_names
 from instrumentor.analysis.environment import is_parameter
-from instrumentor.analysis.values import NOTHING, ClassRef, Instance, Parameter, Value, value
+from instrumentor.analysis.scope import CREATED
+from instrumentor.analysis.values import NOTHING, ClassRef, Instance, Parameter, Value, join, value
 from instrumentor.resolve.nature import Nature
 from instrumentor.source.nodes import positional_parameters, walk
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from instrumentor.analysis.environment import Environment
     from instrumentor.analysis.scope import Scope
     from instrumentor.resolve.unit import Class, Function
+
+# Methods that get a class without a decorator.
+_OF_CLASSES = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 
 
 def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
@@ -40,13 +44,16 @@ def _receiver(scope: Scope, function: Function) -> Value | None:
     decorators = decorator_names(function)
     if "staticmethod" in decorators:
         return None
-    if "classmethod" in decorators:
+    if "classmethod" in decorators or function.name in _OF_CLASSES:
         return _classes(scope, function, owner)
+    if scope.hierarchy.is_metaclass(owner):
+        metaclasses = [owner, *scope.kinds.descendants(owner)]
+        return join([scope.facts.attributes.get((Instance(each.key), CREATED), NOTHING) for each in metaclasses])
     return value(Instance(owner.key)) if _is_no_module(scope, owner) else None
 
 
 def _classes(scope: Scope, function: Function, owner: Class) -> Value:
-    """The classes on which a class method is called: its own, and those of the calls seen."""
+    """The classes that a class method gets: its own, and those of the calls seen."""
     passed = scope.facts.passed.get((function.key, function.positional[0]), NOTHING) if function.positional else NOTHING
     below = (ClassRef(atom.key) for atom in passed if isinstance(atom, (ClassRef, Instance)))
     return frozenset([ClassRef(owner.key), *below])

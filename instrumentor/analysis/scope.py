@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 # The attributes in which a function holds its parameters' defaults; `ANY_KEY` stands for a computed name.
 _ATTRIBUTES_WITH_DEFAULTS = frozenset({"__defaults__", "__kwdefaults__", "__code__", ANY_KEY})
 _ATTRIBUTES_WITH_CODE = frozenset({"__code__", ANY_KEY})
+# The name under which a metaclass keeps the classes that are made with it. No script can spell it.
+CREATED = "(classes)"
 # The longest chain of files, each importing a variable from the next, that is followed.
 MAX_HANDED_ON = 12
 

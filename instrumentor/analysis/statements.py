@@ -23,11 +23,12 @@ from instrumentor.analysis.outside import names_bound_in
 from instrumentor.analysis.parameters import note_initial, parameters_of
 from instrumentor.analysis.remembering import is_remembering
 from instrumentor.analysis.running import let_unseen_run
-from instrumentor.analysis.scope import Scope
+from instrumentor.analysis.scope import CREATED, Scope
 from instrumentor.analysis.stores import Stores
 from instrumentor.analysis.unseen_methods import is_special
 from instrumentor.analysis.values import (
     OPAQUE,
+    PLAIN,
     Box,
     ClassRef,
     FunctionRef,
@@ -422,7 +423,7 @@ class Pass:
                     after.assign((name,), outer.names[name], outer.numbers.get((name,)))
             outer = after
         self.scope.env = outer
-        self._tell_class_above(cls)
+        self._run_at_creation(cls)
         held = value(ClassRef(cls.key))
         for decorator in reversed(node.decorator_list):
             held = self._decorated_class(decorator, held)
@@ -430,14 +431,24 @@ class Pass:
             self.scope.assign((node.name,), held)
         return self.scope.env
 
-    def _tell_class_above(self, cls: Class) -> None:
-        """Call the inherited `__init_subclass__` of a class, which may register the class."""
-        above = self.scope.hierarchy.ancestors(cls)[1:]
-        method = next((each.methods[_SUBCLASS_HOOK] for each in above if _SUBCLASS_HOOK in each.methods), None)
-        if method is not None:
-            given = {each.arg: self.evaluator.evaluate(each.value) for each in cls.node.keywords if each.arg}
-            arguments = Arguments((value(ClassRef(cls.key)),), given)
-            self.evaluator.calls.apply(FunctionRef(method.key), cls.node.bases[0], arguments)
+    def _run_at_creation(self, cls: Class) -> None:
+        """Call what Python calls when it makes a class: its metaclass's methods, and the inherited hook."""
+        given = {each.arg: self.evaluator.evaluate(each.value) for each in cls.node.keywords if each.arg}
+        given.pop("metaclass", None)
+        made, hierarchy = value(ClassRef(cls.key)), self.scope.hierarchy
+        node = cls.node.bases[0] if cls.node.bases else next((each.value for each in cls.node.keywords), None)
+        metaclass = hierarchy.metaclass(cls)
+        if metaclass is not None:
+            self.facts.grow(self.facts.attributes, (Instance(metaclass.key), CREATED), made)
+        above = hierarchy.ancestors(cls)[1:]
+        hook = next((each.methods[_SUBCLASS_HOOK] for each in above if _SUBCLASS_HOOK in each.methods), None)
+        creators = [] if metaclass is None else [hierarchy.method(metaclass, each) for each in ("__new__", "__init__")]
+        for method in (*creators, hook):
+            if method is not None and node is not None:
+                is_new = method.name == "__new__"
+                first = value(ClassRef(metaclass.key)) if is_new and metaclass is not None else made
+                rest = (PLAIN, OPAQUE, OPAQUE) if method is not hook else ()
+                self.evaluator.calls.apply(FunctionRef(method.key), node, Arguments((first, *rest), given))
 
     def _keep_class_attributes(self, cls: Class, outer: Environment, after: Environment) -> None:
         for name in sorted(after.names.differences(outer.names)):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.project import Project
 
 
+_METACLASSES = frozenset({"builtins.type", "abc.ABCMeta", "enum.EnumMeta"})
 # Members that show that an attribute is a module.
 _OF_MODULES = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {"forward"}) - catalogue.MOVES
 
@@ -324,6 +325,10 @@ class Hierarchy:
                 if isinstance(found, Class):
                     return found
         return None
+
+    def is_metaclass(self, cls: Class) -> bool:
+        """Whether instances of a class are classes."""
+        return not _METACLASSES.isdisjoint(self.library_bases(cls))
 
     def enumerated(self, cls: Class) -> list[str]:
         """The names of an enumeration's members; empty for other classes."""
