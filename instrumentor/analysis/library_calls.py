@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _OF_NO_MODULES = catalogue.PLAIN_ATTRIBUTES | catalogue.TENSOR_ATTRIBUTES
 _RUNNING_TEXT = frozenset({"builtins.exec", "builtins.eval"})
+_ZIPPING = frozenset({"builtins.zip", "itertools.zip_longest"})
 # Effects of functions that may call their arguments: `sorted(models, key=f)`.
 _CALLING = frozenset({Effect.COLLECTS, Effect.READS, Effect.IDENTITY_TUPLE, Effect.WRAPS_FIRST})
 
@@ -233,10 +234,10 @@ class LibraryCalls:
         if name == "builtins.filter":
             given = given[1:]
         elements = [members.elements(held) for held in given]
-        if name == "builtins.zip" and arguments.rest:
+        if name in _ZIPPING and arguments.rest:
             zipped = self.scope.box(node, self.members.elements(arguments.rest), *elements)
             return self.scope.box(node, zipped)  # the inner tuples are not distinguished from their elements
-        if name == "builtins.zip":
+        if name in _ZIPPING:
             return self.scope.box(node, self.scope.pack(node, elements))
         if name == "builtins.enumerate":
             return self.scope.box(node, self.scope.pack(node, [PLAIN, *elements[:1]]))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _NOT_IN_GENERATORS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 # Statements that are complete before the next one begins.
 _SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
+# Methods of containers that add an element.
+_STORING = frozenset({"append", "add", "insert", "appendleft", "setdefault"})
 # List methods that add the elements of another list.
 _EXTENDING = frozenset({"extend", "extendleft"})
 # Nodes that evaluate all their operands, once.
@@ -445,7 +447,7 @@ def _place_argument(climb: _Climb, inline: Placement, parent: ast.Call | ast.key
 
 
 def _is_storing(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in {"append", "add", "insert", "appendleft"}
+    return isinstance(call.func, ast.Attribute) and call.func.attr in _STORING
 
 
 def _parameter_name(climb: _Climb, call: ast.Call, position: int) -> str:
@@ -469,7 +471,11 @@ def _named(placement: Placement, text: str, name: str) -> Placement:
 
 
 def _holder(climb: _Climb, node: ast.AST) -> str:
-    """The target of the statement around an expression; empty if it binds none."""
+    """The keyword or the target to which an expression, or what contains it, is given; empty if there is none."""
+    around = (each for each in climb.unit.enclosing(node) if isinstance(each, (ast.keyword, ast.stmt)))
+    nearest = next(around, None)
+    if isinstance(nearest, ast.keyword) and nearest.arg is not None:
+        return nearest.arg
     statement = statement_of(climb.unit, node)
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]

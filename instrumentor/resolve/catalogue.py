@@ -155,7 +155,8 @@ _PLAIN_PACKAGES = frozenset(
     {
         "numpy", "pandas", "scipy", "sklearn", "matplotlib", "seaborn", "PIL", "cv2", "tqdm", "wandb", "tensorboardX",
         "tensorboard", "yaml", "omegaconf", "gym", "gymnasium", "baselines", "envpool", "pettingzoo", "procgen",
-        "supersuit", "requests", "absl", "rich", "imageio", "skimage", "h5py", "pyarrow", "psutil",
+        "supersuit", "requests", "absl", "rich", "imageio", "skimage", "h5py", "pyarrow", "psutil", "attr", "attrs",
+        "pydantic",
     }
 )  # fmt: skip
 
@@ -232,7 +233,7 @@ _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("collections.deque", Effect.COLLECTS),
     ("collections.ChainMap", Effect.COLLECTS),
     *((f"weakref.{name}", Effect.COLLECTS) for name in ("WeakValueDictionary", "WeakKeyDictionary", "WeakSet")),
-    ("itertools.chain", Effect.COLLECTS),
+    *((f"itertools.{name}", Effect.COLLECTS) for name in ("chain", "cycle", "islice", "zip_longest")),
     ("logging.*", Effect.READS),
     *((f"builtins.{name}", Effect.COLLECTS) for name in ("list", "tuple", "set", "dict", "frozenset", "sorted")),
     *((f"builtins.{name}", Effect.COLLECTS) for name in ("reversed", "filter", "zip", "enumerate", "iter")),

@@ -60,6 +60,7 @@ def test_what_a_list_gets_is_called_like_the_list(grow: str) -> None:
         (f"xs = {{'a': {MADE}, 'b': [{MADE}, {MADE}]}}", ["xs.a", "xs.b.0", "xs.b.1"]),
         (f"xs = {{'a': {MADE}, key: {MADE}}}", ["xs.a", "xs"]),
         (f"xs = {{**xs, 'a': {MADE}}}", ["xs.a"]),
+        (f"xs = unknown(ys=[{MADE}, {MADE}])", ["ys.0", "ys.1"]),
         (f"xs = xs | {{'a': {MADE}}}", ["xs.a"]),
         (f"xs = {{{MADE}, {MADE}}}", ["xs", "xs"]),
         (f"xs = [[{MADE}] for _ in range(3)]", ["xs"]),

@@ -66,6 +66,8 @@ def test_modules_of_torch_that_are_no_layers_are_known_as_annotations_and_bases(
         ("pickle.load", Nature.UNKNOWN),
         ("builtins.eval", Nature.UNKNOWN),
         ("builtins.sorted", Nature.NOT_MODULE),
+        ("attr.field", Nature.NOT_MODULE),
+        ("pydantic.BaseModel", Nature.NOT_MODULE),
         ("torch.nn.utils.skip_init", Nature.MODULE),
         ("torch.nn.utils.fusion.fuse_conv_bn_eval", Nature.MODULE),
         ("torchvision.models.resnet18", Nature.MODULE),
