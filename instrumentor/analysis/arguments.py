@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
-from instrumentor.source.nodes import decorators_of, last_name, parameters_with_defaults
+from instrumentor.source.nodes import decorators_of, last_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,12 +108,6 @@ def returned_attribute(method: Function) -> str | None:
         return None
     is_own = method.parameters[:1] == (returned.value.id,) and not method.node.decorator_list  # type: ignore[union-attr]
     return returned.attr if is_own else None
-
-
-def default_of(function: Function, name: str) -> ast.expr | None:
-    """The expression of a parameter's default; None if it has none."""
-    found = {parameter.arg: default for parameter, default in parameters_with_defaults(function.node.args)}
-    return found.get(name)
 
 
 def is_property(function: Function) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from instrumentor.analysis.arguments import Arguments
 from instrumentor.analysis.calls import Calls
-from instrumentor.analysis.certainty import Certainty
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.members import Members
@@ -72,8 +71,7 @@ class Evaluator:
         self.facts = scope.facts
         self.members = Members(scope)
         self.calls = Calls(scope, self.members)
-        self.certainty = Certainty(scope)
-        self.numbering = Numbering(scope, self.members, self.certainty)
+        self.numbering = Numbering(scope, self.members)
         self.namespaces = Namespaces(scope, self.calls.object_stores, self.members)
 
     def evaluate(self, node: ast.expr | None) -> Value:
@@ -165,7 +163,6 @@ class Evaluator:
             held = self.scope.env.get(path) if path is not None else None
             if held is None:
                 self.facts.note_evidence(receiver, function.attr)
-                self.numbering.note_wrapped(node, receiver, arguments)
                 found = self.calls.call_methods(receiver, function.attr, node, arguments)
                 let_unseen_run(self.scope)
                 return found
@@ -176,7 +173,6 @@ class Evaluator:
         if bare_objects(held):
             self.facts.note_event(self.facts.called, held, self.scope.event(node))
         found = join([self.calls.apply(atom, node, arguments) for atom in in_order(held)])
-        self.numbering.note_wrapped(node, held, arguments)
         self.numbering.note_call(node, held, arguments)
         if any(atom.is_object for atom in found):
             self.facts.note_given_by_call(self.scope.key, self.scope.locate(node), found)
@@ -330,16 +326,11 @@ class Evaluator:
         self.scope.env = before.copy()
         orelse = self.evaluate(node.orelse)
         self.scope.env = join_environments([after_body, self.scope.env]) or before
-        is_none = self.certainty.is_test_for_none(node.test)
-        if is_none is None:
-            return join((body, orelse))
-        return body if is_none else orelse
+        return join((body, orelse))
 
     def _bool_operation(self, node: ast.BoolOp) -> Value:
-        self.numbering.forget(node)
         first, *others = node.values
-        held = self._operand(first)
-        self.numbering.note_bool_operation(node, held)
+        held = self.evaluate(first)
         return join([held, *(self._evaluate_perhaps(operand) for operand in others)])
 
     def _binary_operation(self, node: ast.BinOp) -> Value:

@@ -192,7 +192,6 @@ class Invocation:
             self.facts.grow(self.facts.passed, (function.key, name), held)
             self._take_over(function, Parameter(function.key, name), held, node)
         self.effects.escape_passed(function, given)
-        self.facts.passed.ever.add([(function.key, name) for name in given])
         numbers = self.scope.numbers_given(function, receiver, arguments)
         for name in function.parameters:
             default = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.arguments import match_parameters, returned_attribute
@@ -15,21 +14,18 @@ from instrumentor.analysis.values import (
     ClassRef,
     FunctionRef,
     Instance,
-    Named,
+    Made,
     Parameter,
-    Partial,
     Value,
     strip,
     value,
 )
-from instrumentor.resolve import catalogue
 from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from instrumentor.analysis.arguments import Arguments
-    from instrumentor.analysis.certainty import Certainty
     from instrumentor.analysis.environment import Number
     from instrumentor.analysis.members import Members
     from instrumentor.analysis.scope import Scope
@@ -39,22 +35,19 @@ if TYPE_CHECKING:
 class Numbering:
     """The object numbers of one scope's expressions."""
 
-    def __init__(self, scope: Scope, members: Members, certainty: Certainty) -> None:
+    def __init__(self, scope: Scope, members: Members) -> None:
         self.scope = scope
         self.facts = scope.facts
         self.members = members
-        self.certainty = certainty
         # The numbers of operands, and of results that calls return from their arguments.
         self._operands: dict[int, Number] = {}
         # By the call: the number of what the generator first and last yields; the attributes of the new instance.
         self._yielded: dict[int, Number] = {}
         self._initial: dict[int, dict[str, tuple[Value, Number]]] = {}
-        # The numbers of wrapped objects, by calls that only wrap.
-        self._wrapped: dict[int, Number] = {}
 
     def forget(self, node: ast.expr) -> None:
         """Forget the results of an expression that is evaluated again."""
-        for kept in (self._operands, self._yielded, self._initial, self._wrapped):
+        for kept in (self._operands, self._yielded, self._initial):
             kept.pop(id(node), None)
 
     def note_operand(self, node: ast.expr) -> None:
@@ -83,8 +76,6 @@ class Numbering:
         path = path_of(node)
         if path is not None:
             return self.scope.number_at(path, node)
-        if isinstance(node, ast.Attribute) and node.attr == "module" and id(node.value) in self._wrapped:
-            return self._wrapped[id(node.value)]
         function = node.func if isinstance(node, ast.Call) else None
         if isinstance(function, ast.Attribute) and function.attr in self.scope.hierarchy.knowledge.identity_methods:
             receiver = path_of(function.value)
@@ -94,11 +85,13 @@ class Numbering:
         return ("made", self.scope.locate(node))
 
     def _number_of_element(self, node: ast.Subscript) -> Number:
-        """The number of an element of a display; None for other elements."""
-        if not isinstance(node.value, (ast.List, ast.Tuple)):
+        """The number of an element of a display at a constant index; None for other elements."""
+        display, position = node.value, constant_position(node.slice)
+        elements = display.elts if isinstance(display, (ast.List, ast.Tuple)) else []
+        if position is None or any(isinstance(each, ast.Starred) for each in elements):
             return None
-        element = displayed_element(node.value, node.slice)
-        return ("made", self.scope.locate(node)) if element is None else self._operands.get(id(element))
+        is_inside = -len(elements) <= position < len(elements)
+        return self._operands.get(id(elements[position])) if is_inside else None
 
     def _gives_itself(self, atom: Atom, method: str) -> bool:
         """Whether the identity method of an object is that of nn.Module; for a parameter, of all its arguments."""
@@ -107,19 +100,9 @@ class Numbering:
             return all(not isinstance(each, Parameter) and self._gives_itself(each, method) for each in passed)
         return self.scope.kinds.is_module(atom) and self.scope.kinds.method_of(atom, method) is None
 
-    def note_bool_operation(self, node: ast.BoolOp, held: Value) -> None:
-        """Record that `or` gives its first operand, with value `held`, if that is always true."""
-        first = node.values[0]
-        self._operands[id(node)] = ("made", self.scope.locate(node))
-        if isinstance(node.op, ast.Or) and id(first) in self._operands and held and self.certainty.is_true(held):
-            self._operands[id(node)] = self._operands[id(first)]
-
     def note_call(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
         """Record which of its arguments a call returns, if the function does nothing else."""
         atom = next(iter(called)) if len(called) == 1 else None
-        if isinstance(atom, Partial) and isinstance(node.func, ast.Call) and atom.site == self.scope.locate(node.func):
-            arguments = self._behind_bound(atom, node.func, arguments)
-            atom = atom.callee
         self._keep_initial(node, atom, arguments)
         function = self.scope.kinds.function_at(atom.key) if isinstance(atom, FunctionRef) else None
         self.facts.note_sole_callee(self.scope.key, ("made", self.scope.locate(node)), function)
@@ -131,13 +114,21 @@ class Numbering:
             return
         number = self._given_as(self.facts.returned_numbers.get(function.key), function, node, arguments)
         if number is None and function.key not in self.facts.called_unseen:
-            key = handed_back(function, arguments, self.certainty.is_object)
-            number = None if key is None else arguments.numbers.get(key)
+            number = handed_back(function, arguments, self._is_module)
         if number is not None and function.key not in self.facts.yields:
             self._operands[id(node)] = number
         yielded = self._given_as(self.facts.yielded_numbers.get(function.key), function, node, arguments)
         if yielded is not None:
             self._yielded[id(node)] = yielded
+
+    def _is_module(self, held: Value) -> bool:
+        """Whether a value is a module in every run, and never None."""
+        known = [
+            each for atom in held for each in (self.facts.passed.to(atom) if isinstance(atom, Parameter) else (atom,))
+        ]
+        return bool(known) and all(
+            isinstance(atom, Made) and self.scope.kinds.nature(atom) is Nature.MODULE for atom in known
+        )
 
     def _given_as(
         self, numbers: Mapping[int, Number] | None, function: Function, node: ast.Call, arguments: Arguments
@@ -152,16 +143,6 @@ class Numbering:
             given.get(name) or self.facts.number_passed(function.key, name, node, self.scope.key) for name in names
         }
         return found.pop() if len(found) == 1 else None
-
-    def note_wrapped(self, node: ast.Call, called: Value, arguments: Arguments) -> None:
-        """Record the object of a wrapper; `called` is the wrapper's class, or something that has it as a member."""
-        if 0 not in arguments.numbers:
-            return
-        names = {atom.name if isinstance(atom, Named) else None for atom in called}
-        if isinstance(node.func, ast.Attribute):
-            names = {None if name is None else f"{name}.{node.func.attr}" for name in names}
-        if names and all(name is not None and catalogue.is_bare_wrapper(name) for name in names):
-            self._wrapped[id(node)] = arguments.numbers[0]
 
     def _keep_initial(self, node: ast.Call, made: Atom | None, arguments: Arguments) -> None:
         """Record the attributes of a new instance, as far as its class leaves arguments in them."""
@@ -209,24 +190,3 @@ class Numbering:
         cls = self.scope.kinds.class_of(atom.key) if isinstance(atom, Instance) else None
         enter = None if cls is None else self.scope.hierarchy.method(cls, "__enter__")
         return None if enter is None else self.initial_of(node).get(f".{returned_attribute(enter)}")
-
-    def _behind_bound(self, partial: Partial, node: ast.Call, arguments: Arguments) -> Arguments:
-        """The arguments of a partial application called where it is made, with the numbers of the bound ones."""
-        given = arguments.behind(self.facts.bound_arguments[partial.site])
-        if given.rest:
-            return given
-        numbers: dict[int | str, Number] = {
-            **dict(enumerate(map(self.of_operand, node.args[1:]))),
-            **{each.arg: self.of_operand(each.value) for each in node.keywords if each.arg is not None},
-        }
-        for key, number in arguments.numbers.items():
-            numbers[key + len(node.args) - 1 if isinstance(key, int) else key] = number
-        return replace(given, numbers={key: number for key, number in numbers.items() if number is not None})
-
-
-def displayed_element(display: ast.List | ast.Tuple, index: ast.expr) -> ast.expr | None:
-    """The element of a display at a constant index; None if unknown."""
-    position = constant_position(index)
-    if position is None or any(isinstance(each, ast.Starred) for each in display.elts):
-        return None
-    return display.elts[position] if -len(display.elts) <= position < len(display.elts) else None

@@ -64,7 +64,6 @@ class Passed(Table[tuple[str, str], Value]):
     """The values passed by calls, and the defaults that they leave in place, by function key and parameter name.
 
     Attributes:
-        ever: the parameters that some call passes.
         defaults: the values of parameters that a call omits.
         escape: the parameters that unseen code may get, to change and call them.
         callables_escape: the parameters that unseen code may get, only to call them.
@@ -74,7 +73,6 @@ class Passed(Table[tuple[str, str], Value]):
         self, visits: Visits, contents: Contents, calls: Table[str, dict[int, Event]], called_unseen: Marks[str]
     ) -> None:
         super().__init__(visits)
-        self.ever: Marks[tuple[str, str]] = Marks(visits)
         self.defaults: Table[tuple[str, str], Value] = Table(visits)
         self.escape: Marks[tuple[str, str]] = Marks(visits)
         self.callables_escape: Marks[tuple[str, str]] = Marks(visits)

@@ -23,11 +23,11 @@ from instrumentor.source.nodes import LOOPS
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable
 
     from instrumentor.analysis.entries import Binding, Site
     from instrumentor.analysis.environment import Number
-    from instrumentor.analysis.facts import Facts
+    from instrumentor.analysis.sites import SiteIndex
     from instrumentor.analysis.values import SiteKey
     from instrumentor.resolve.unit import Function, Unit
 
@@ -44,13 +44,10 @@ class Identities:
     Where code runs repeatedly, this holds within each loop iteration and each call of the enclosing function.
     """
 
-    def __init__(self, facts: Facts, units: Mapping[str, Unit | None]) -> None:
-        self._facts = facts
-        self._units = units
-        self._callers: dict[SiteKey, list[Site]] = {}
-        for site in facts.sites.values():
-            for origin in site.origins:
-                self._callers.setdefault(origin, []).append(site)
+    def __init__(self, index: SiteIndex) -> None:
+        self._index = index
+        self._facts = index.facts
+        self._units = index.hierarchy.project.units
         self._often: dict[str, bool] = {}
         self._asked: set[tuple[str, str]] = set()
         self._ends: dict[SiteKey, Site] = {}
@@ -96,7 +93,7 @@ class Identities:
         """The outermost call that a site's object is returned to, while each call on the way is the only one."""
         passed = {site.key}
         while site.key not in self._ends:
-            callers = self._callers.get(site.key, [])
+            callers = self._index.callers(site)
             if len(callers) != 1 or callers[0].origins != {site.key}:
                 break
             if callers[0].key in passed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -54,7 +53,7 @@ class Report:
         self._index = index
         self._judge = judge
         self._source = source
-        self._identities = Identities(index.facts, index.hierarchy.project.units)
+        self._identities = Identities(index)
         self._origins = Origins(index)
         self._decisions: dict[Decision, Hashable] = {}
         self.wraps: dict[tuple[int, str], Wrap] = {}
@@ -201,12 +200,7 @@ class Report:
     def _is_absorbed_by(self, site: Site, container: Site) -> bool:
         """Whether a site's object goes straight into a container."""
         is_absorbed = id(container.node) in self._index.facts.absorbed.get(Made(site.key), {})
-        return is_absorbed and Made(site.key) not in self._stored
-
-    @cached_property
-    def _stored(self) -> frozenset[Atom]:
-        """Everything that a name holds by itself."""
-        return frozenset(atom for binding in self._index.facts.bindings.values() for atom in binding.value)
+        return is_absorbed and not self._index.holders_of(Made(site.key))
 
     def _identity_at(self, placement: Placement, site: Site) -> Hashable:
         """The identity of the object that a placement's statement binds, which may be the site's object."""

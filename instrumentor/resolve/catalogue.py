@@ -167,10 +167,6 @@ ANY_LIBRARY = "importlib.*"
 # Lookups by a string in these may give anything: `getattr(sys.modules[__name__], arch)`, `nn.*`.
 _NAMED_AT_RUN_TIME = ("sys.modules", "importlib", "builtins", "torch.nn.")
 
-_BARE_WRAPPERS = frozenset(
-    {"torch.nn.DataParallel", "torch.nn.DistributedDataParallel", "torch.nn.parallel.DistributedDataParallel"}
-)
-
 _EFFECTS: tuple[tuple[str, Effect], ...] = (
     ("torch.nn.DataParallel", Effect.WRAPS),
     ("torch.nn.DistributedDataParallel", Effect.WRAPS),
@@ -422,11 +418,6 @@ _CANONICAL_PREFIXES = (
     ("accelerate.accelerator.", "accelerate."),
     ("transformers.models.", "transformers."),
 )
-
-
-def is_bare_wrapper(name: str) -> bool:
-    """Whether a class only holds the module that it is made for, as its `module`."""
-    return canonical_name(name) in _BARE_WRAPPERS
 
 
 @lru_cache(maxsize=4096)
