@@ -27,8 +27,6 @@ Number = object
 PARAMETER = "parameter"
 # Path steps that stand for all elements, or all attributes.
 ANY_ELEMENT, ANY_ATTRIBUTE = "[*]", ".*"
-# The last element of a list or tuple. An index from the start may find it as well.
-LAST_ELEMENT = "[-1]"
 # Names for the joins after a loop.
 BEHIND, LAST = "behind", "last"
 BEHIND_LOOPS = frozenset({BEHIND, LAST})
@@ -233,9 +231,8 @@ class Environment:
     def may_store(self, step: str, value: Value) -> None:
         """Add `value` to all paths that end in `step` (a weak update); `[*]` stands for every element."""
         self._note_wide()
-        for path in self._paths_through((step, LAST_ELEMENT) if step[0] == "[" else (step,)):
-            is_other_way = path[-1][0] == step[0] == "[" and (step == ANY_ELEMENT or path[-1] == LAST_ELEMENT)
-            if path[-1] == step or is_other_way:
+        for path in self._paths_through((step,)):
+            if path[-1] == step or (step == ANY_ELEMENT and path[-1][0] == "["):
                 self._set_object(path, join((self.objects[path], value)))
                 self._forget_number(path)
 

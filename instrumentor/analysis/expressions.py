@@ -132,7 +132,7 @@ class Evaluator:
 
     def _element(self, node: ast.Subscript, atom: Atom, key: Value) -> Value:
         """The value of a subscript of one object, by the method of its class or metaclass if that is the project's."""
-        if isinstance(atom, (Instance, ClassRef)) and self.members.has_method(atom, "__getitem__"):
+        if isinstance(atom, (Instance, ClassRef)) and self._has_method(atom, "__getitem__"):
             return self.calls.call_method(atom, "__getitem__", node, Arguments((key,)))
         return self.members.element(node, atom)
 
@@ -351,8 +351,11 @@ class Evaluator:
         return join(made), left.difference(own)
 
     def _has_method(self, atom: Atom, name: str) -> bool:
-        if isinstance(atom, Instance):
+        """Whether Python finds a special method of an object in the project: in its class, or in its metaclass."""
+        if isinstance(atom, (Instance, ClassRef)):
             cls = self.scope.kinds.class_of(atom.key)
+            if cls is not None and isinstance(atom, ClassRef):
+                cls = self.scope.hierarchy.metaclass(cls)
             return cls is not None and self.scope.hierarchy.method(cls, name) is not None
         return self.scope.kinds.method_of(strip(atom), name) is not None
 

@@ -172,14 +172,6 @@ class Members:
         metaclass = None if known(found) or cls is None else self.scope.hierarchy.metaclass(cls)
         return found if metaclass is None else found | self.instance_attribute(Instance(metaclass.key), name)
 
-    def has_method(self, atom: ClassRef | Instance, name: str) -> bool:
-        """Whether Python finds a special method of an object in the project: in its class, or in its metaclass."""
-        hierarchy = self.scope.hierarchy
-        cls = self.scope.kinds.class_of(atom.key)
-        if cls is not None and isinstance(atom, ClassRef):
-            cls = hierarchy.metaclass(cls)
-        return cls is not None and hierarchy.method(cls, name) is not None
-
     def instance_attribute(self, atom: Instance, name: str) -> Value:
         """The value of an attribute of a class of the project, set by any of its methods."""
         hierarchy = self.scope.hierarchy

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.declarations import note_declared_target
-from instrumentor.analysis.environment import LAST_ELEMENT, constant_key, join_environments, path_of
+from instrumentor.analysis.environment import constant_key, join_environments, path_of
 from instrumentor.analysis.spelling import starred_position, text_of
 from instrumentor.analysis.touched import ELEMENTS
 from instrumentor.analysis.values import (
@@ -149,34 +149,14 @@ class Stores:
             self._collect_numbers(target, node, numbers)
         for target in targets:
             self.store(target, held, statement, node, numbers)
-            if isinstance(target, ast.Name) and isinstance(node, ast.Tuple):
-                self._keep_elements(target.id, node, held)
-            elif isinstance(target, ast.Name):
+            if isinstance(target, ast.Name):
                 for attribute, (initial, number) in self.evaluator.numbering.initial_of(node).items():
                     self.scope.env.begin((target.id, attribute), initial, number)
-
-    def _keep_elements(self, name: str, display: ast.Tuple, held: Value) -> None:
-        """Record the object numbers of a tuple display's elements under the name that holds it."""
-        if any(isinstance(each, ast.Starred) for each in display.elts):
-            return
-        for position, element in enumerate(display.elts):
-            number = self.evaluator.numbering.of_operand(element)
-            if number is not None:
-                item = self.members.unpacked(held, position, len(display.elts))
-                self.scope.env.begin((name, f"[{position}]"), item, number)
-                if position == len(display.elts) - 1:
-                    self.scope.env.begin((name, LAST_ELEMENT), item, number)
 
     def _collect_numbers(self, target: ast.expr, node: ast.expr, numbers: dict[int, Number]) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             for element, part in zip(target.elts, _aligned_parts(target, node), strict=False):
                 self._collect_numbers(element, part, numbers)
-            if isinstance(node, ast.Name) and starred_position(target.elts) is None:
-                kept = self.scope.env.numbers
-                paths = [(node.id, f"[{position}]") for position in range(len(target.elts))]
-                numbers.update(
-                    {id(each): kept[path] for each, path in zip(target.elts, paths, strict=True) if path in kept}
-                )
         else:
             numbers[id(target)] = self.evaluator.numbering.of(node)
 
