@@ -82,16 +82,34 @@ class PassedAround:
         return names if names and len(names) == len(targets) else None
 
     def _decorated_by(self, unit: Unit, returned: ast.Return) -> tuple[str, ...] | None:
-        """The functions that a decorator's result replaces; None if it has other uses."""
+        """The functions that a decorator's result replaces, none if that decorates in turn; None for other uses."""
         maker = function_around(unit, returned)
         if unit is not self._script or not isinstance(maker, ast.FunctionDef):
             return None
         names: list[str] = []
-        for node in self._uses.get(maker.name, ()):
+        uses = self._uses.get(maker.name, ())
+        for node in uses:
             above = unit.parents[node]
-            if isinstance(node, ast.Attribute) or not isinstance(above, ast.FunctionDef):
+            outer = function_around(unit, above) if isinstance(above, ast.Return) else None
+            is_called = isinstance(above, ast.Call) and above.func is node
+            if isinstance(outer, ast.FunctionDef):  # each call of the function around it decorates: `@timed("a")`
+                calls = [(unit.parents[each], each) for each in self._uses.get(outer.name, ())]
+                found = [
+                    _decorated(unit, call) if getattr(call, "func", None) is each else None for call, each in calls
+                ]
+            else:
+                found = [_decorated(unit, above if is_called else node)]
+            if None in found:
                 return None
-            if node not in above.decorator_list[:1] or isinstance(unit.parents[above], ast.ClassDef):
-                return None
-            names.append(above.name)
-        return tuple(names) or None
+            names += [] if is_called else filter(None, found)
+        return tuple(names) if uses else None
+
+
+def _decorated(unit: Unit, decorator: ast.AST) -> str | None:
+    """The function outside of classes whose outermost decorator a name or its call is; None if there is none."""
+    above = unit.parents[decorator]
+    if isinstance(decorator, ast.Attribute) or isinstance(getattr(decorator, "func", None), ast.Attribute):
+        return None
+    if not isinstance(above, ast.FunctionDef) or decorator not in above.decorator_list[:1]:
+        return None
+    return None if isinstance(unit.parents[above], ast.ClassDef) else above.name

@@ -64,6 +64,23 @@ def test_what_a_decorator_gives_is_at_hand_as_long_as_what_it_decorates() -> Non
     assert is_passed_around(f"{decorator}class Holder:\n    @decorate\n    def g(self): pass")
 
 
+def test_what_makes_decorators_is_at_hand_as_long_as_it_only_decorates() -> None:
+    maker = """\
+def timed(label):
+    def decorate(function):
+        def f():
+            return function()
+        return f
+    return decorate
+"""
+    for name in ("f", "decorate"):
+        assert not is_passed_around(f"{maker}@timed('a')\ndef g(): pass\ng()", name)
+        assert is_passed_around(f"{maker}call(timed('a'))", name)
+        assert is_passed_around(f"{maker}@keep\n@timed('a')\ndef g(): pass\ng()", name)
+        assert is_passed_around(f"{maker}class Holder:\n    @timed('a')\n    def g(self): pass", name)
+    assert is_passed_around(f"{maker}@timed('a')\ndef g(): pass\ncall(g)")
+
+
 def test_lambdas_go_where_their_names_go() -> None:
     assert not is_passed_around("g = lambda: 1\ng()", "lambda")
     assert not is_passed_around("(lambda: 1)()", "lambda")
