@@ -43,6 +43,7 @@ from instrumentor.analysis.values import (
     value,
 )
 from instrumentor.resolve import catalogue
+from instrumentor.resolve.bindings import stores
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.unit import Class, Function
 
@@ -170,7 +171,8 @@ class Members:
             return value(Instance(atom.key))
         found = self.instance_attribute(Instance(atom.key), name)
         metaclass = None if known(found) or cls is None else self.scope.hierarchy.metaclass(cls)
-        return found if metaclass is None else found | self.instance_attribute(Instance(metaclass.key), name)
+        above = NOTHING if metaclass is None else self.instance_attribute(Instance(metaclass.key), name)
+        return above if known(above) else found | above
 
     def instance_attribute(self, atom: Instance, name: str) -> Value:
         """The value of an attribute of a class of the project, set by any of its methods."""
@@ -187,12 +189,22 @@ class Members:
                 return self.property_value(method, value(atom))
             held.append(value(Method(atom, name)))
         held += [self._got(each, atom) for each in join(held)]
-        found = join(held)
+        found = join(held) or self._in_other_bodies(related, name)
         if not found and (fallback := hierarchy.method(cls, "__getattr__")) is not None:
             return self.property_value(fallback, value(atom))
         if not found and any(base is None or not base.startswith("builtins.") for base in hierarchy.library_bases(cls)):
             return OPAQUE  # a base outside the project may have set it
         return found
+
+    def _in_other_bodies(self, related: Sequence[Class], name: str) -> Value:
+        """What the bodies of other files' classes bind a name to. The top level of these files is analysed from now on.
+
+        Further files may fill a table in it, so it is unknown as long as nothing is seen.
+        """
+        others = [each for each in related if each.unit.name not in self.facts.whole_units and _has_value(each, name)]
+        for each in others:
+            self.scope.begin_top(each.unit)
+        return join([self._stored(Instance(each.key), name) for each in others]) or (OPAQUE if others else NOTHING)
 
     def _got(self, atom: Atom, receiver: Instance) -> Value:
         """The result of a class attribute's `__get__` for an instance; nothing if it is no descriptor."""
@@ -375,6 +387,13 @@ class Members:
         if not any(isinstance(atom, (Box, Pack)) for held in operands for atom in held):
             return NOTHING
         return self.scope.box(node, *(self.elements(known(held)) for held in operands))
+
+
+def _has_value(cls: Class, name: str) -> bool:
+    """Whether a class body gives a name a value other than a number, a string or None."""
+    stored = [pair for statement in cls.node.body for pair in stores(statement)]
+    values = [held for target, held in stored if isinstance(target, ast.Name) and target.id == name]
+    return any(not isinstance(held, ast.Constant) for held in values)
 
 
 def _of_unknown(atom: Atom) -> Value:

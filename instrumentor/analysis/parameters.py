@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from instrumentor.resolve.unit import Class, Function
 
 # Methods that get a class without a decorator.
-_OF_CLASSES = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
+_OF_CLASSES = frozenset({"__new__", "__class_getitem__"})
 
 
 def parameters_of(scope: Scope, function: Function) -> dict[str, Value]:
@@ -42,21 +42,21 @@ def _receiver(scope: Scope, function: Function) -> Value | None:
     if owner is None or all(method is not function for method in owner.methods.values()):
         return None
     decorators = decorator_names(function)
-    if "staticmethod" in decorators:
+    if "staticmethod" in decorators or function.name == "__init_subclass__":  # which gets the subclasses alone
         return None
     if "classmethod" in decorators or function.name in _OF_CLASSES:
-        return _classes(scope, function, owner)
+        return value(ClassRef(owner.key)) | _classes_passed(scope, function)
     if scope.hierarchy.is_metaclass(owner):
         metaclasses = [owner, *scope.kinds.descendants(owner)]
-        return join([scope.facts.attributes.get((Instance(each.key), CREATED), NOTHING) for each in metaclasses])
+        made = [scope.facts.attributes.get((Instance(each.key), CREATED), NOTHING) for each in metaclasses]
+        return join((*made, _classes_passed(scope, function))) or None
     return value(Instance(owner.key)) if _is_no_module(scope, owner) else None
 
 
-def _classes(scope: Scope, function: Function, owner: Class) -> Value:
-    """The classes that a class method gets: its own, and those of the calls seen."""
+def _classes_passed(scope: Scope, function: Function) -> Value:
+    """The classes on which the calls seen call a method."""
     passed = scope.facts.passed.get((function.key, function.positional[0]), NOTHING) if function.positional else NOTHING
-    below = (ClassRef(atom.key) for atom in passed if isinstance(atom, (ClassRef, Instance)))
-    return frozenset([ClassRef(owner.key), *below])
+    return frozenset(ClassRef(atom.key) for atom in passed if isinstance(atom, (ClassRef, Instance)))
 
 
 def _is_no_module(scope: Scope, owner: Class) -> bool:

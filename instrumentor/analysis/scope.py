@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import match_numbers, match_parameters
+from instrumentor.analysis.arguments import decorator_names, match_numbers, match_parameters
 from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.dropped import note_overwritten
@@ -245,7 +245,9 @@ class Scope:
         if isinstance(found, Class):
             return value(ClassRef(found.key))
         if isinstance(found, Function):
-            return value(FunctionRef(found.key))
+            # Functions registered with it may be called in its place.
+            is_dispatching = "singledispatch" in decorator_names(found)
+            return value(FunctionRef(found.key)) | (OPAQUE if is_dispatching else NOTHING)
         if isinstance(found, Unit):
             return value(UnitRef(found.name))
         return value(Named(found)) if found else OPAQUE
@@ -282,14 +284,18 @@ class Scope:
         return held if held or name in unit.stored else OPAQUE
 
     def _bound_variable(self, unit: Unit, name: str, depth: int) -> Value:
-        self.facts.demanded_units.setdefault(unit.name, unit)
-        self.begin(unit, None)
+        self.begin_top(unit)
         held = self.facts.scopes.get((unit.name, name))
         if held is None and name in unit.imports and depth:
             return self._imported_variable(unit, unit.imports[name], depth - 1)
         if held is None and depth:
             return self._starred_variable(unit, name, depth - 1)
         return held or NOTHING
+
+    def begin_top(self, unit: Unit) -> None:
+        """Request the analysis of the top level of another file."""
+        self.facts.demanded_units.setdefault(unit.name, unit)
+        self.begin(unit, None)
 
     def assign(self, path: Path, held: Value, number: Number = None) -> None:
         """Set a path to a value, in the environment and for nested functions."""

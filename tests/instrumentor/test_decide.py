@@ -1428,3 +1428,27 @@ def test_what_a_function_may_give_besides_an_accelerator_may_unwrap_other_things
         plain.eval()
     """
     assert wraps(body) == [(8, "model"), (9, "plain")]
+
+
+def test_a_table_in_the_body_of_another_files_class_may_hold_anything() -> None:
+    body = """\
+        import nets
+        from factory import Factory, pick
+        one = Factory.create("net")
+        two = Factory.known["net"]()
+        three = pick("net")
+        for each in (one, two, three):
+            each.parameters()
+        """
+    factory = """\
+        import functools
+        class Factory:
+            known = {}
+            @classmethod
+            def create(cls, name):
+                return cls.known[name]()
+        @functools.singledispatch
+        def pick(name):
+            raise TypeError(name)
+        """
+    assert wraps(body, factory=factory, nets="") == [(3, "one"), (4, "two"), (5, "three")]
