@@ -7,6 +7,7 @@ for no change is derived from what its optimizer found:
 | --- | --- |
 | is in an optimizer, and has not changed | never-updated, or why: grad-cut-off, dead-units, update-too-small |
 | likewise, but its gradients were negligible beside those of its module | a note: a bias before a normalisation |
+| likewise, a bias without gradients, of whose layer only derivatives are used | a note: the bias of an energy |
 | is in no optimizer, but had gradients | optimizer-misses-parameters; never-updated if no optimizer steps |
 | likewise, in a model that was called in evaluation mode while others trained | a note: a feature extractor |
 | is in no optimizer, and never had a gradient | a note: a stored copy, or a part that is not meant to be trained |
@@ -113,7 +114,8 @@ UNTRAINED: Final = Rule(
     NOTE,
     "Parameters that nothing trains",
     "A parameter is in no optimizer and never had a gradient, or its gradients were only rounding errors (a bias "
-    "before a normalisation).",
+    "before a normalisation), or it is the bias of a layer of whose output the loss uses only derivatives, as that of "
+    "an energy.",
     counts="parameter",
 )
 FROZEN: Final = Rule(
@@ -324,11 +326,27 @@ class _Judge:
         if tensor.gradients and (is_bias or tensor.has_nonzero_gradient) and self._is_negligible(tensor):
             what = "only rounding errors" if tensor.has_nonzero_gradient else "zero: the loss does not depend on it"
             return _Reason(UNTRAINED, f"compared with the other gradients of its module, its own were {what}")
+        if tensor.is_stepped and self._is_differentiated_away(tensor):
+            return _Reason(UNTRAINED, "the loss depends only on derivatives of its layer's output")
         if tensor.is_stepped:
             return _Reason(self._rule_of_stepped(tensor), f"in an optimizer, but {_why_not_stepped(tensor)}")
         if tensor.changes and not tensor.gradients:
             return None  # It received another model's weights for evaluation: an average.
         return self._reason_outside_of_steps(tensor)
+
+    def _is_differentiated_away(self, tensor: TensorSummary) -> bool:
+        """Whether the loss has only derivatives of a layer's output: its weight has gradients, but its bias has none.
+
+        A loss of the output itself would give gradients to both. Tied weights may have theirs from elsewhere.
+        """
+        holder = self._modules.get(tensor.module)
+        training = self._of_process.training
+        if not training.differentiable_passes or tensor.gradients or not tensor.name.endswith(".bias"):
+            return False
+        if holder is None or not holder.settings or any(each.cut for each in training.losses.values()):
+            return False  # Layers of the program may not use their bias.
+        others = [each for each in self._parameters if each.module == tensor.module and each is not tensor]
+        return bool(others) and all(each.gradients and not each.aliases for each in others)
 
     def _is_unfrozen_in_vain(self, tensor: TensorSummary) -> bool:
         """Whether the model was trained for a while since a parameter was unfrozen, but the parameter was not."""

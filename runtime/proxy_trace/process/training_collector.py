@@ -69,6 +69,7 @@ class TrainingCollector:
         self._restarts: list[RestartSummary] = []
         self._passes = 0
         self._passes_at_step = 0
+        self._differentiable_passes = 0
         # For each optimizer: the number of backward passes at its last step, and its gradients then.
         self._gradients_of: dict[int, tuple[int, int] | None] = {}
         self._since: dict[tuple[int, int], int] = {}
@@ -96,6 +97,7 @@ class TrainingCollector:
             self._penalties,
             self._plateaus,
             self._restarts,
+            self._differentiable_passes,
         )
 
     def call_root(self, event: events.CallModule) -> None:
@@ -159,6 +161,7 @@ class TrainingCollector:
     def backward(self, event: events.Backward) -> None:
         """Note the start of a backward pass."""
         self._passes += 1
+        self._differentiable_passes += event.create_graph
         place = self._place(event)
         self._note_penalty(event, place)
         key = (event.location, event.loss)

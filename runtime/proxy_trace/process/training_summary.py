@@ -421,6 +421,7 @@ class TrainingSummary(NamedTuple):
         penalties: the gradient penalties, by location.
         plateaus: the schedulers that lowered a rate on a plateau, by id.
         restarts: the schedules that begin anew when training resumes.
+        differentiable_passes: how many backward passes had results that can be differentiated again.
     """
 
     optimizers: Mapping[int, OptimizerSummary]
@@ -435,6 +436,7 @@ class TrainingSummary(NamedTuple):
     penalties: Mapping[int, PenaltySummary]
     plateaus: Mapping[int, PlateauSummary]
     restarts: Sequence[RestartSummary]
+    differentiable_passes: int = 0
 
     def computed_at(self, backward_place: str) -> str:
         """Where the loss of the backward passes at a place is computed; that place if unknown."""

@@ -520,6 +520,44 @@ def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
 
 
 @pytest.mark.parametrize(
+    ("settings", "create_graph", "aliases", "cut", "code"),
+    [
+        pytest.param({"in_features": 2}, True, [], 0, "untrained", id="of which the loss has only derivatives"),
+        pytest.param({"in_features": 2}, False, [], 0, "grad-cut-off", id="in a run without derivatives"),
+        pytest.param({}, True, [], 0, "grad-cut-off", id="of a layer that may not use it"),
+        pytest.param({"in_features": 2}, True, ["model.tied"], 0, "grad-cut-off", id="beside a weight used elsewhere"),
+        pytest.param({"in_features": 2}, True, [], 1, "grad-cut-off", id="in a loss with a line that cuts the graph"),
+    ],
+)
+def test_a_bias_without_gradients_is_not_cut_off_if_only_derivatives_are_in_the_loss(
+    tmp_path: Path,
+    write_trace: WriteTrace,
+    settings: dict[str, events.Setting],
+    *,
+    create_graph: bool,
+    aliases: list[str],
+    cut: int,
+    code: str,
+) -> None:
+    layer = events.Module(2, "model.fc", "Linear", 1, 1, settings=settings)
+    state = [structs.replace(weight(1, "model.fc.weight", 2), aliases=aliases), weight(2, "model.fc.bias", 2)]
+    called = [CALLS[0], events.CallModule(1, module=2, training=True), events.ReturnModule(2, module=2), CALLS[1]]
+    loss = [events.Location(1, "train.py", 9, "main"), events.Loss(2, id=1, cut=cut)]
+    trained = [
+        events.Backward(3, function="grad", create_graph=create_graph),
+        events.BackwardEnd(3),
+        *BACKWARD,
+        events.Gradient(6, tensor=1, statistics=VALUES),
+        events.Gradient(6, tensor=2),
+        events.Update(7, tensor=1, statistics=OTHER_VALUES),
+        events.Update(7, tensor=2, statistics=VALUES, cause="unchanged"),
+        STEP,
+    ]
+    path = write_trace(tmp_path / "a.jsonl", NET, layer, *state, *called, *loss, *trained)
+    assert [(each.code, each.name) for each in find(path, updates.CHECK)] == [(code, "model.fc.bias")]
+
+
+@pytest.mark.parametrize(
     ("cut_off", "place"),
     [
         pytest.param([], "train.py:9", id="outside of the model's part"),
