@@ -201,6 +201,8 @@ def _is_early(scheduler: SchedulerSummary) -> bool:
     """Whether a scheduler was advanced before its optimizer had stepped, except because of a gradient scaler."""
     if not scheduler.advances or scheduler.advances[0][0] or scheduler.advances[0][1] == "step":
         return False
+    if scheduler.followed_steps:
+        return False  # The backward passes since then may have been another optimizer's.
     following = scheduler.advances[1:]
     if scheduler.advances[0][1] == "nothing" and not scheduler.followed_passes:
         return bool(following) and following[0][0] == 1  # After more, it was fast-forwarded.

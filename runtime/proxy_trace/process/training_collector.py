@@ -314,8 +314,16 @@ class TrainingCollector:
             if len(self._schedulers) >= _MOST:
                 return
             made = self._names.place(event.made) if event.made else ""
+            optimizer = self._optimizers.get(event.optimizer_id)
             known = self._schedulers[event.id] = SchedulerSummary(
-                event.scheduler, event.optimizer_id, [], bool(self._passes), made, event.settings, [*event.words]
+                event.scheduler,
+                event.optimizer_id,
+                [],
+                bool(self._passes),
+                optimizer is not None and optimizer.steps > 0,
+                made,
+                event.settings,
+                [*event.words],
             )
         known.count, known.last_step = event.count + 1, event.step
         place = self._place(event)

@@ -258,6 +258,7 @@ class SchedulerSummary(msgspec.Struct):
         advances: its records with something new: the number of earlier advances, the optimizer's last event, and the
             place.
         followed_passes: whether a backward pass preceded its first advance.
+        followed_steps: whether its optimizer had stepped before its first advance.
         made: where it was created, as "file:line"; "" if unknown.
         settings: its initial settings.
         words: the names and strings that its functions read.
@@ -269,6 +270,7 @@ class SchedulerSummary(msgspec.Struct):
     optimizer: int = 0
     advances: list[tuple[int, str, str]] = []
     followed_passes: bool = False
+    followed_steps: bool = False
     made: str = ""
     settings: dict[str, events.Setting] = {}
     words: list[str] = []

@@ -36,6 +36,7 @@ BACKWARD = (events.Backward(1), events.BackwardEnd(2))
     [
         pytest.param([*BACKWARD, *STEP, advance(0, "step")], False, id="behind the step"),
         pytest.param([*BACKWARD, advance(0, "backward"), *STEP], True, id="before each step"),
+        pytest.param([*BACKWARD, *STEP, *BACKWARD, advance(0, "backward")], False, id="behind another one's pass"),
         pytest.param([*BACKWARD, advance(0, "backward"), *STEP, advance(1, "step")], False, id="a step was skipped"),
         pytest.param([advance(0, "nothing"), *BACKWARD, *STEP, advance(1, "step")], True, id="at the top of an epoch"),
         pytest.param([advance(0, "nothing"), *BACKWARD, *STEP, advance(5, "step")], False, id="wound on"),
