@@ -194,6 +194,8 @@ class StateTensor(Event, frozen=True, gc=False):
     when the trace was last written out. `freed`: the parameter had a single gradient and no optimizer, and the model
     was freed before it could be seen whether the parameter changed. `filled`, for a matrix whose elements all equal one
     number other than 0, is the location of the only line where the `__init__` of an enclosing module fills tensors.
+    `derived`: the program computed the tensor from others and put it in the place of a parameter, as in the copies of
+    a model whose inner steps MAML differentiates.
     """
 
     id: Id
@@ -210,6 +212,7 @@ class StateTensor(Event, frozen=True, gc=False):
     removed: bool = False
     freed: bool = False
     filled: Count = 0
+    derived: bool = False
 
 
 class Parameter(StateTensor, frozen=True, gc=False):

@@ -185,8 +185,11 @@ class _Judge:
         optimizers = of_process.training.optimizers.values()
         self._idle = {number for each in optimizers if not each.steps for number in each.tensors}
         # A part that was removed from the model is not missing: a replaced head, a weight that is now computed.
-        tensors = of_process.process.tensors
-        self._parameters = [each for each in tensors if not (each.is_buffer or each.is_empty or each.removed)]
+        self._parameters = [
+            each
+            for each in of_process.process.tensors
+            if not (each.is_buffer or each.is_empty or each.removed or each.derived)
+        ]
         self._roots = {tensor.id: tree.root_of(tensor.module) for tensor in self._parameters}
         self._stepped_roots = {self._roots[tensor.id] for tensor in self._parameters if tensor.is_stepped}
         self._roots_by_hand = {

@@ -90,6 +90,7 @@ class TensorSummary(msgspec.Struct):
         watched: whether its changes are recorded.
         removed: whether it has been removed from the model.
         freed: whether its model was freed before it was known whether its only gradient changed it.
+        derived: whether the program computed it and put it in the place of a parameter.
         is_stepped: whether it was in an optimizer's step.
         gradients: the number of its gradients: at optimizer steps, or, without an optimizer, after backward passes.
         missing_gradients: how many steps found no gradient.
@@ -129,6 +130,7 @@ class TensorSummary(msgspec.Struct):
     watched: bool = True
     removed: bool = False
     freed: bool = False
+    derived: bool = False
     is_stepped: bool = False
     gradients: int = 0
     missing_gradients: int = 0

@@ -85,7 +85,7 @@ class TensorCollector:
             tensor.unfrozen_step = self._process.steps
         tensor.requires_grad, tensor.aliases, tensor.watched = event.requires_grad, event.aliases, event.watched
         tensor.is_buffer, tensor.removed = isinstance(event, events.Buffer), event.removed
-        tensor.freed, tensor.device = event.freed, event.device
+        tensor.freed, tensor.device, tensor.derived = event.freed, event.device, event.derived
         tensor.filled_place = self._names.place(event.filled)
         self._keep_by_module(tensor)
         is_known = event.id in self._current  # Then only its name or freezing changes.

@@ -178,7 +178,7 @@ class Definitions:
     def define_tensor(self, state: StateEntry, tensor: torch.Tensor) -> None:
         """Send the definition of one parameter or buffer, with its last known statistics."""
         state.placements = placements_of(tensor)
-        state.requires_grad = tensor.requires_grad
+        state.requires_grad, state.derived = tensor.requires_grad, not tensor.is_leaf
         state.type = self._describer.describe(tensor)
         state.device = str(tensor.device)
         self._send_tensor(state)
@@ -228,6 +228,7 @@ class Definitions:
                 removed=state.removed,
                 freed=freed,
                 filled=filled,
+                derived=state.derived,
             )
         )
 

@@ -36,6 +36,7 @@ class StateEntry:
         "aliases",
         "bypasses_version",
         "data_ptr",
+        "derived",
         "device",
         "freezings",
         "has_been_nonfinite",
@@ -75,6 +76,8 @@ class StateEntry:
         self.device = ""
         self.placements = ""
         self.removed = False
+        # Whether the tensor in its last definition was the result of a computation with a graph.
+        self.derived = False
         # Whether it required a gradient when last defined; how often it was redefined because that changed.
         self.requires_grad = False
         self.freezings = 0

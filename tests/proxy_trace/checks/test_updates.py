@@ -519,6 +519,24 @@ def test_a_layer_in_the_place_of_another_is_judged_by_what_became_of_it(
     assert of_code(path, "never-updated", updates.CHECK) == []
 
 
+@pytest.mark.parametrize("is_derived", [True, False])
+def test_what_is_computed_in_place_of_a_parameter_is_not_one_to_train(
+    tmp_path: Path, write_trace: WriteTrace, *, is_derived: bool
+) -> None:
+    copy = events.Module(2, "copy", "Net", 2)
+    put_in = structs.replace(weight(2, "copy.w", 2), derived=is_derived)
+    trained = [
+        *BACKWARD,
+        events.Gradient(6, tensor=1, statistics=VALUES),
+        events.Update(7, tensor=1, statistics=OTHER_VALUES),
+        STEP,
+    ]
+    path = write_trace(tmp_path / "a.jsonl", NET, copy, weight(), put_in, *CALLS, *trained)
+    assert of_code(path, "untrained", updates.CHECK) == [
+        ("copy.w", "no optimizer has it, and it never had a gradient")
+    ] * (not is_derived)
+
+
 @pytest.mark.parametrize(
     ("settings", "create_graph", "aliases", "cut", "code"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -44,6 +44,17 @@ def test_a_weight_of_one_number_is_told_with_the_line_that_fills_it(logdir: str,
     lines = {event.id: event.line for event in seen.events if isinstance(event, Location)}
     filled = {event.name: lines[event.filled] for event in seen.events if isinstance(event, Parameter) and event.filled}
     assert filled == {"model.0.fc.weight": Filled.fill.__code__.co_firstlineno + 1}
+
+
+def test_tensors_that_are_computed_in_place_of_parameters_are_told(logdir: str, seen: MemoryObserver) -> None:
+    """As in a copy of a model whose inner steps are differentiated."""
+    model = Proxy.Proxy(nn.Linear(2, 2), recurse=True, logdir=logdir, name="model")
+    copy = nn.Linear(2, 2)
+    for name, parameter in model.named_parameters():
+        copy._parameters[name] = cast("nn.Parameter", parameter.clone())
+    Proxy.Proxy(copy, recurse=True, logdir=logdir, name="copy")
+    derived = {event.name: event.derived for event in seen.events if isinstance(event, Parameter)}
+    assert derived == {"model.weight": False, "model.bias": False, "copy.weight": True, "copy.bias": True}
 
 
 class Repeated(nn.Module):
