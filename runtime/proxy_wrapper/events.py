@@ -403,6 +403,7 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "count-broadcasts": the code that calls `module`, an outermost one, counts at `made` how often its output of
       `shape`, or the index of the largest score in each row, equals labels with the sizes in `values`: one has the
       shape [n], the other [n, 1]. This is read once for each place of a call.
+    - "index-of-one-score": likewise, but the index is that of the largest score in each row of one, and so always 0.
     - "views-not-detached": each term of the loss compares what is predicted from one of two views, of `shape`, with the
       other one, and both have a gradient.
     - "norm-of-batch": a matrix of `shape` is divided by the norm of all its elements, and its rows are then compared.

@@ -1213,6 +1213,15 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "The predicted class is the index of the largest of a single score, which is always 0.",
+        "argmax-of-one-score",
+        (
+            "https://github.com/interpretml/interpret-community/pull/451",
+            "https://github.com/meta-pytorch/captum/issues/1122",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A metric compares `[n, 1]` with `[n]`, each prediction with every label.",
         "metric-broadcasts",
         (

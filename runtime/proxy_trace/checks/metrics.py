@@ -4,8 +4,8 @@
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
 above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is
 the number of batches, not of samples; likewise `len(loader.dataset)` is not the number of averaged losses that were
-added up. `argmax()` without a dimension gives one index for the whole batch. And
-`[n, 1] == [n]` compares each prediction with all labels.
+added up. `argmax()` without a dimension gives one index for the whole batch, and that of
+a single score is always 0. And `[n, 1] == [n]` compares each prediction with all labels.
 """
 
 from __future__ import annotations
@@ -107,6 +107,22 @@ OF_BATCH: Final = Rule(
     sources=("https://github.com/Zasder3/train-CLIP/issues/6",),
 )
 
+OF_ONE: Final = Rule(
+    "argmax-of-one-score",
+    WARNING,
+    "Predictions that are always class 0",
+    "The code that calls a model takes the index of the largest score in each row of its output, and counts how often "
+    "it equals the labels. The output has the shape `[n, 1]`: a row has one score, so its index is always 0. The "
+    "accuracy is the share of class 0, whatever the model has learnt. This is told by the shapes at the first call at "
+    "each place, and by the code, which changes no shape in between.",
+    "Compare the score with a threshold: `logits > 0`, or `probabilities > 0.5`.",
+    "show {run} --kind graph_pattern",
+    sources=(
+        "https://github.com/interpretml/interpret-community/pull/451",
+        "https://github.com/meta-pytorch/captum/issues/1122",
+    ),
+)
+
 _OF_BATCHES: Final = {
     "count-per-batch": (PER_BATCH, "it counts samples, and is divided by the number of batches"),
     "loss-per-sample": (PER_SAMPLE, "it adds up averages of batches, and is divided by the number of samples"),
@@ -154,6 +170,10 @@ def _look(evidence: Evidence) -> Sight | None:
                 reason = f"its output {output} is compared with labels {labels}, each with all"
                 rank = [of_process.process.rank]
                 findings.append(BROADCAST.finding(names.get(event.module, ""), reason, rank, place=made))
+            elif event.what == "index-of-one-score":
+                reason = f"the index of the largest score is taken of its output {list(event.shape)}, and is always 0"
+                rank = [of_process.process.rank]
+                findings.append(OF_ONE.finding(names.get(event.module, ""), reason, rank, place=made))
     return Sight(findings) if findings else None
 
 
@@ -170,6 +190,9 @@ def _has_one_batch(source: PlacedSource, loaders: list[LoaderSummary]) -> bool:
 
 
 CHECK: Final = Check(
-    "metrics", "metrics count all batches", _look, (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH, BROADCAST)
+    "metrics",
+    "metrics count all batches",
+    _look,
+    (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH, OF_ONE, BROADCAST),
 )
 """Applies if the source shows a metric that does not."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.program_code.comparisons import counted_comparison
 from proxy_wrapper.program_code.imported_modules import FUNCTIONAL, TORCH, USUAL, module_of
-from proxy_wrapper.program_code.syntax import last_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,17 +108,33 @@ def _assignments(around: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         target, value = node.targets[0], node.value
         if isinstance(target, ast.Name):
             yield target.id, value
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Call) and last_name(value.func) == "max":
-            index = target.elts[-1]
-            if isinstance(index, ast.Name) and isinstance(value.func, ast.Attribute):
-                function = ast.Attribute(value.func.value, "argmax", ast.Load())
-                yield index.id, ast.copy_location(ast.Call(function, value.args, value.keywords), value)
+        elif isinstance(target, ast.Tuple) and isinstance(target.elts[-1], ast.Name):
+            call = _argmax_of(value)
+            if call is not None:
+                yield target.elts[-1].id, call
+
+
+def _argmax_of(value: ast.expr) -> ast.expr | None:
+    """The call of `argmax` that gives the indices that a call of `max` gives; None for other expressions."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr != "max":
+        return None
+    function = ast.Attribute(value.func.value, "argmax", ast.Load())
+    return ast.copy_location(ast.Call(function, value.args, value.keywords), value)
+
+
+def _indices_of(value: ast.expr) -> ast.expr:
+    """An expression; `x.argmax(1)` for `x.max(1)[1]` and `x.max(1).indices`."""
+    is_second = isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant) and value.slice.value == 1
+    is_indices = isinstance(value, ast.Attribute) and value.attr == "indices"
+    found = _argmax_of(value.value) if isinstance(value, (ast.Subscript, ast.Attribute)) else None
+    return value if found is None or not (is_second or is_indices) else found
 
 
 def _stripped(value: ast.expr, modules: Mapping[str, str]) -> tuple[ast.expr, bool]:
     """An expression without what keeps its shape, and whether the index of the largest of each row is taken of it."""
     is_index = False
     while True:
+        value = _indices_of(value)
         if isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.comparators[0], ast.Constant):
             value = value.left
         elif isinstance(value, ast.Attribute) and value.attr in _KEEPING:

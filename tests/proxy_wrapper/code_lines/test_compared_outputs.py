@@ -34,6 +34,8 @@ def found(called: str, counted: str) -> tuple[int, str, bool] | None:
         ("out = model(x)", "correct += (out.argmax(1) == y).sum()", True),
         ("out = model(x)", "correct += torch.sum(torch.argmax(out, dim=1) == y)", True),
         ("out = model(x)", "_, pred = torch.max(out, 1); correct += (pred == y).sum()", True),
+        ("out = model(x)", "pred = torch.max(out.data, 1)[1]; correct += (pred == y).sum()", True),
+        ("out = model(x)", "correct += (out.max(dim=1).indices == y).sum()", True),
     ],
 )
 def test_a_count_of_equal_values(called: str, counted: str, is_index: bool) -> None:
@@ -50,6 +52,7 @@ def test_a_count_of_equal_values(called: str, counted: str, is_index: bool) -> N
         pytest.param("out = model(x)", "y = y[:, None]; correct += (out == y).sum()", id="labels assigned later"),
         pytest.param("out = model(x)", "correct += (out.max(0) == y).sum()", id="another function"),
         pytest.param("out = model(x)", "correct += (out.argmax(0) == y).sum()", id="another dimension"),
+        pytest.param("out = model(x)", "correct += (out.max(1)[0] == y).sum()", id="the largest itself"),
         pytest.param("out = model(x)", "pairs = out == y", id="not counted"),
         pytest.param("out = other(x)", "correct += (out == y).sum()", id="another model"),
     ],

@@ -1,7 +1,7 @@
-"""Detects that a program counts how often the outputs of a model equal labels of another shape.
+"""Detects that a program counts how often the outputs of a model equal labels, where the shapes do not fit.
 
-`[n, 1] == [n]` compares each output with every label. The code of each call of a model is read once, and the shapes are
-those of the labels at that call and of its output.
+`[n, 1] == [n]` compares each output with every label, and the index of the largest of a single score is always 0. The
+code of each call of a model is read once, and the shapes are those of the labels at that call and of its output.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from proxy_wrapper.known.entries import ModuleEntry
     from proxy_wrapper.known.thread_state import ThreadState
     from proxy_wrapper.tracer import Tracer
+
+BROADCAST: Final = "count-broadcasts"
+OF_ONE: Final = "index-of-one-score"
 
 _COUNTS: Final = frozenset({"sum", "mean", "count_nonzero"})
 
@@ -62,7 +65,9 @@ class BroadcastCounts:
         if labels is None or len(outputs) != 1 or type(outputs[0]) is not torch.Tensor:
             return
         shape = tuple(outputs[0].shape)
-        if not _are_all_compared(_without_classes(shape) if labels.is_index else shape, labels.shape):
+        is_of_one = labels.is_index and len(shape) == len(("samples", "classes")) and shape[0] > 1 == shape[1]
+        is_broadcast = _are_all_compared(_without_classes(shape) if labels.is_index else shape, labels.shape)
+        if not (is_of_one or is_broadcast):
             return
         tracer = self._tracer
         made = tracer.locator.line(AssignedLine(labels.code, labels.line))
@@ -73,7 +78,7 @@ class BroadcastCounts:
             location,
             thread.number,
             thread.stage,
-            "count-broadcasts",
+            OF_ONE if is_of_one else BROADCAST,
             shape=shape,
             values=[float(size) for size in labels.shape],
             made=made,

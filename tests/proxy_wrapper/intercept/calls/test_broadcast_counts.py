@@ -55,3 +55,16 @@ def test_classes_that_are_compared_with_a_column_of_labels(
     count_classes(model, torch.randn(6, 3), torch.ones(labels, dtype=torch.long))
     Proxy.unproxy(model)
     assert [each.code for each in find(tmp_path, metrics.CHECK)] == ["metric-broadcasts"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("scores", "samples", "is_told"), [(1, 6, True), (2, 6, False), (1, 1, False)], ids=["one", "two", "of one sample"]
+)
+def test_the_index_of_a_single_score(tmp_path: Path, scores: int, samples: int, is_told: bool) -> None:
+    model = Proxy.Proxy(nn.Linear(3, scores), recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    count_classes(model, torch.randn(samples, 3), torch.ones(samples, dtype=torch.long))
+    Proxy.unproxy(model)
+    found = find(tmp_path, metrics.CHECK)
+    assert [each.code for each in found] == ["argmax-of-one-score"] * is_told
+    line = count_classes.__code__.co_firstlineno + 3
+    assert [each.place.rpartition(":")[2] for each in found] == [str(line)] * is_told
