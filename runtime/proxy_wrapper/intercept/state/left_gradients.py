@@ -109,7 +109,7 @@ class LeftGradients:
         passes, followed.mixed, followed.last, followed.is_between = followed.mixed, [], 0, False
         followed.steps += 1
         is_done = followed.opposed >= _FEWEST or followed.steps > _MOST_STEPS or len(self._samples) >= _MOST_PLACES
-        if not passes or is_done or self._carried.are_carried(optimizer):
+        if not (passes and states) or is_done or self._carried.are_carried(optimizer):
             return
         for each in passes:
             self._samples.setdefault(each, None)
