@@ -25,7 +25,7 @@ _ARANGE: Final = "arange"
 _CONVERSIONS: Final = frozenset({"to", "type_as", "type", "half", "bfloat16"})
 _SHAPING: Final = frozenset({"unsqueeze", "view", "reshape", "float", "long", "expand", "repeat"})
 _PERIODIC: Final = frozenset({"sin", "cos", "polar", "sin_", "cos_"})
-POSITIONS: Final = re.compile(r"(^|_)pos", re.IGNORECASE)
+POSITIONS: Final = re.compile(r"(^|_)pos(_|$)|position", re.IGNORECASE)
 """Names of positions."""
 _MOST_PARTS: Final = 20
 

@@ -11,8 +11,11 @@ import ast
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import torch
+
 from proxy_wrapper.program_code.known_expressions import KnownExpressions, is_array
 from proxy_wrapper.program_code.syntax import Scope, last_name, nodes_within
+from proxy_wrapper.values.statistics import is_hosted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,8 +85,10 @@ def _operands(node: ast.AST) -> tuple[ast.expr, ...]:
 
 
 def _wraps(left: Any, right: Any) -> bool:
-    """Whether the difference of two arrays of bytes wraps around."""
+    """Whether the difference of two arrays of bytes in memory wraps around; an accelerator is not waited for."""
     if not (is_array(left) and is_array(right)) or {str(left.dtype), str(right.dtype)} - {"torch.uint8", "uint8"}:
+        return False
+    if isinstance(left, torch.Tensor) and not (is_hosted(left) and is_hosted(right)):
         return False
     if type(left) is not type(right) or left.shape != right.shape or math.prod(left.shape) > _LARGEST:
         return False

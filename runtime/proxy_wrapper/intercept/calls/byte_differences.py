@@ -18,7 +18,7 @@ from proxy_wrapper.program_code.called_functions import body_of
 from proxy_wrapper.program_code.known_expressions import KnownExpressions, bound_arguments, is_array
 from proxy_wrapper.program_code.syntax import Scope, certain_nodes
 from proxy_wrapper.source_patterns.unsigned_differences import UNSIGNED, wrapping_differences
-from proxy_wrapper.values.statistics import has_values, unobserved
+from proxy_wrapper.values.statistics import has_values, is_hosted, unobserved
 
 if TYPE_CHECKING:
     import ast
@@ -90,6 +90,6 @@ def _has_bytes(values: Iterable[Any]) -> bool:
     return any(
         is_array(each)
         and str(each.dtype) in ("torch.uint8", "uint8")
-        and (type(each) is not torch.Tensor or (has_values(each) and each.device.type == "cpu"))
+        and (type(each) is not torch.Tensor or (has_values(each) and is_hosted(each)))
         for each in values
     )
