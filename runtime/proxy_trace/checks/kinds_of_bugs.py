@@ -177,9 +177,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
-        "A penalty on gradients has no gradient itself.",
+        "A penalty on gradients, or a derivative in the residual of a differential equation, has no gradient itself.",
         "penalty-without-graph",
-        ("https://github.com/igul222/improved_wgan_training/issues/18",),
+        (
+            "https://github.com/igul222/improved_wgan_training/issues/18",
+            "https://github.com/pytorch/pytorch/issues/31984",
+        ),
     ),
     KindOfBug(
         "Gradients",

@@ -1,7 +1,8 @@
 """Checks that penalties on gradients have gradients themselves, and that gradients with a graph are used.
 
 `torch.autograd.grad` without `create_graph=True` returns gradients without a graph. A penalty computed from them, as
-in WGAN-GP, is a constant in the loss and regularises nothing. Conversely, gradients with `create_graph=True`, as in the
+in WGAN-GP, is a constant in the loss and regularises nothing; so is a derivative in the residual of a differential
+equation. Conversely, gradients with `create_graph=True`, as in the
 inner loop of MAML, update parameters on which a later loss should depend.
 """
 
@@ -22,12 +23,16 @@ CONSTANT_PENALTY: Final = Rule(
     "penalty-without-graph",
     WARNING,
     "Penalties on gradients that have no gradient",
-    "A function whose name says that it computes a penalty (`gradient_penalty`, `gp`, `r1`) called "
+    "A function whose name says that it computes a penalty (`gradient_penalty`, `gp`, `r1`) or the residual of a "
+    "differential equation (`residual`, `physics_loss`, `pde`), but not that it evaluates or shows it, called "
     "`torch.autograd.grad` at least twice at one place, each time without `create_graph=True`, in a run that trains. "
     "The result does not depend on the weights.",
     "Pass `create_graph=True` to `torch.autograd.grad`.",
     "show {run} --kind backward",
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html",
+        "https://github.com/pytorch/pytorch/issues/31984",
+    ),
 )
 UNUSED: Final = Rule(
     "inner-steps-unused",

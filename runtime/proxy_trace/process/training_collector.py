@@ -43,7 +43,11 @@ _FIRST_STEPS: Final = 3
 _DECAYED: Final = 100
 """A learning rate below its maximum times this is practically none."""
 
-_PENALTY: Final = re.compile(r"penalty|(^|_)(gp|r1|r1_reg|lipschitz)($|_)", re.IGNORECASE)
+_PENALTY: Final = re.compile(
+    r"penalty|residual|physics|(^|_)(gp|r1|r1_reg|lipschitz|pde|ode|pinn|net_f)($|_)", re.IGNORECASE
+)
+_NO_PENALTY: Final = re.compile(r"eval|test|valid|plot|show|sample|resample|adapt|refine", re.IGNORECASE)
+"""Names of functions that compute the same outside the loss, to show it or to choose points by it."""
 """Parts of names of functions that compute a penalty on gradients."""
 
 
@@ -179,11 +183,12 @@ class TrainingCollector:
             loss.passes += 1
 
     def _note_penalty(self, event: events.Backward, place: str) -> None:
-        """Count a pass that computes gradients in a function named like a gradient penalty."""
+        """Count a pass that computes gradients in a function named like a penalty or a residual."""
         if event.function != "grad" or (event.location not in self._penalties and len(self._penalties) >= _MOST):
             return
         function = self._names.function(event.location)
-        if _PENALTY.search(function.rpartition(".")[2]):
+        name = function.rpartition(".")[2]
+        if _PENALTY.search(name) and not _NO_PENALTY.search(name):
             known = self._penalties.setdefault(event.location, PenaltySummary(place, function))
             known.differentiable += event.create_graph
             known.plain += not event.create_graph

@@ -392,7 +392,7 @@ class LossValues(msgspec.Struct):
 
 
 class PenaltySummary(msgspec.Struct):
-    """A place where a function named like a gradient penalty computes gradients.
+    """A place where a function named like a gradient penalty, or a residual of an equation, computes gradients.
 
     Attributes:
         place: as "file:line".

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     [
         pytest.param("Critic.gradient_penalty", [False] * 3, True, id="never with a graph"),
         pytest.param("calc_gp", [False] * 3, True, id="by a short name"),
+        pytest.param("Solver.pde_residual", [False] * 3, True, id="of an equation"),
+        pytest.param("physics_loss", [False] * 3, True, id="of physics"),
+        pytest.param("evaluate_residual", [False] * 3, False, id="shown"),
+        pytest.param("resample_by_residual", [False] * 3, False, id="to choose points"),
+        pytest.param("explode", [False] * 3, False, id="another word"),
         pytest.param("penalty", [True] * 3, False, id="with a graph"),
         pytest.param("penalty", [True, False, False], False, id="with one in training"),
         pytest.param("attack", [False] * 3, False, id="for something else"),
