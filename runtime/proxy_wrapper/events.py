@@ -508,6 +508,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       number of samples at `made`.
     - "argmax-of-batch": the first of `names`, computed at `made`, is one index for all samples, and the loop over
       batches at `other` compares it with the second, their labels.
+    - "intersection-unclamped": the product in `names`, at `made`, is the area of the intersection of two boxes, and its
+      factors are negative where these lie apart.
     - "worst-kept": weights are kept at `made` when the first of `names` is worse than the second, the best so far.
     - "ends-unread": the first of `names`, at `made`, adds a discounted value to a reward, and nothing reads the second,
       computed at `other`, which tells the ends of episodes.

@@ -913,6 +913,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "The sides of the intersection of two boxes are not clamped at 0, so that boxes far apart have one.",
+        "intersection-not-clamped",
+        (
+            "https://github.com/yhenon/keras-frcnn/pull/45",
+            "https://github.com/enggen/Deep-Learning-Coursera/pull/4",
+            "https://github.com/christianpayer/MedicalDataAugmentationTool-VerSe/issues/23",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A scaler is fitted to all data, before they are split into training and test data.",
         "scaler-sees-test-data",
         (

@@ -4,8 +4,9 @@
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
 above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is
 the number of batches, not of samples; likewise `len(loader.dataset)` is not the number of averaged losses that were
-added up. `argmax()` without a dimension gives one index for the whole batch, and that of
-a single score is always 0. And `[n, 1] == [n]` compares each prediction with all labels.
+added up. `argmax()` without a dimension gives one index for the whole batch, and that of a single score is always 0. And
+`[n, 1] == [n]` compares each prediction with all labels. Two boxes that lie apart have two negative sides as their
+intersection, the product of which is positive.
 """
 
 from __future__ import annotations
@@ -106,6 +107,21 @@ OF_BATCH: Final = Rule(
     "show {run} --kind source_pattern,loading",
     sources=("https://github.com/Zasder3/train-CLIP/issues/6",),
 )
+INTERSECTION: Final = Rule(
+    "intersection-not-clamped",
+    WARNING,
+    "Intersections of boxes that are not clamped at 0",
+    "In the code of the training program, the width and the height of the intersection of two boxes, each the lower of "
+    "two ends minus the higher of two beginnings, are multiplied. Nothing clamps them at 0, and the function compares "
+    "neither them nor the coordinates with anything. For two boxes apart in both directions, both are negative, and "
+    "their product is positive: so boxes far apart have a large intersection, which may be above their union.",
+    "Clamp each side before the product: `(right - left).clamp(min=0) * (bottom - top).clamp(min=0)`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/yhenon/keras-frcnn/pull/45",
+        "https://github.com/enggen/Deep-Learning-Coursera/pull/4",
+    ),
+)
 
 OF_ONE: Final = Rule(
     "argmax-of-one-score",
@@ -129,6 +145,14 @@ _OF_BATCHES: Final = {
     "argmax-of-batch": (OF_BATCH, "it is one index for all samples of a batch"),
 }
 """What is wrong only where batches have several samples, by the pattern in the source."""
+_ALWAYS: Final = {
+    "count-not-reset": (NOT_RESET, "it is divided as that of one epoch, and has all epochs so far"),
+    "intersection-unclamped": (
+        INTERSECTION,
+        "both factors are negative for boxes apart, and their product is positive",
+    ),
+}
+"""What is wrong in any loop, by the pattern in the source."""
 
 
 def _look(evidence: Evidence) -> Sight | None:
@@ -145,15 +169,11 @@ def _look(evidence: Evidence) -> Sight | None:
         and not _has_one_batch(source, list(of_process.acts.loaders.values()))
     ]
     findings += [
-        NOT_RESET.finding(
-            source.event.names[0],
-            "it is divided as that of one epoch, and has all epochs so far",
-            [of_process.process.rank],
-            place=source.place,
-        )
+        rule.finding(source.event.names[0], reason, [of_process.process.rank], place=source.place)
         for of_process in evidence.of_processes
         for source in of_process.acts.sources
-        if source.event.what == "count-not-reset"
+        if source.event.what in _ALWAYS
+        for rule, reason in (_ALWAYS[source.event.what],)
     ]
     findings += [
         rule.finding(source.event.names[0], reason, [of_process.process.rank], place=source.place)
@@ -193,6 +213,6 @@ CHECK: Final = Check(
     "metrics",
     "metrics count all batches",
     _look,
-    (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH, OF_ONE, BROADCAST),
+    (LAST_BATCH, NOT_RESET, PER_BATCH, PER_SAMPLE, OF_BATCH, OF_ONE, BROADCAST, INTERSECTION),
 )
-"""Applies if the source shows a metric that does not."""
+"""Applies if the source shows a metric that does not, or is computed wrongly."""

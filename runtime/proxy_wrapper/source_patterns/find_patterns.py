@@ -33,6 +33,7 @@ from proxy_wrapper.source_patterns.shared_models import shared_models
 from proxy_wrapper.source_patterns.steps_after_loops import steps_after_loops
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
 from proxy_wrapper.source_patterns.unadded_noise import unadded_noise
+from proxy_wrapper.source_patterns.unclamped_intersections import unclamped_intersections
 from proxy_wrapper.source_patterns.undone_freezes import undone_freezes
 from proxy_wrapper.source_patterns.unmasked_losses import unmasked_losses
 from proxy_wrapper.source_patterns.unread_ends import unread_ends
@@ -58,7 +59,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
-    *(undone_freezes, overwritten_gradients, data_ties, whole_freezes),
+    *(undone_freezes, overwritten_gradients, data_ties, whole_freezes, unclamped_intersections),
 )
 
 

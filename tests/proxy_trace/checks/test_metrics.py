@@ -39,6 +39,12 @@ def test_a_sum_over_all_epochs_is_told_at_its_line(tmp_path: Path, write_trace: 
     assert (finding.code, finding.name, finding.place) == ("metric-not-reset", "correct", "train.py:21")
 
 
+def test_an_unclamped_intersection_is_told_at_its_line(tmp_path: Path, write_trace: WriteTrace) -> None:
+    record = events.SourcePattern(1, what="intersection-unclamped", names=["w * h"], made=3)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, record), metrics.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("intersection-not-clamped", "w * h", "train.py:21")
+
+
 @pytest.mark.parametrize(
     ("what", "code"),
     [
