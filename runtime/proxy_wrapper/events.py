@@ -510,6 +510,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       batches at `other` compares it with the second, their labels.
     - "intersection-unclamped": the product in `names`, at `made`, is the area of the intersection of two boxes, and its
       factors are negative where these lie apart.
+    - "labels-interpolated": `made` resizes the label map in `names` by interpolation, and `other` cuts the result to
+      integers.
     - "worst-kept": weights are kept at `made` when the first of `names` is worse than the second, the best so far.
     - "ends-unread": the first of `names`, at `made`, adds a discounted value to a reward, and nothing reads the second,
       computed at `other`, which tells the ends of episodes.

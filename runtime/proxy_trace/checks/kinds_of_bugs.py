@@ -923,6 +923,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "A map of labels is resized by interpolation, which gives pixels the label of another class.",
+        "labels-interpolated",
+        (
+            "https://github.com/shekkizh/FCN.tensorflow/issues/4",
+            "https://github.com/divamgupta/image-segmentation-keras/issues/11",
+            "https://github.com/milesial/Pytorch-UNet/issues/311",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A scaler is fitted to all data, before they are split into training and test data.",
         "scaler-sees-test-data",
         (

@@ -7,6 +7,7 @@
 | moves an image at random in `__getitem__`, and its mask otherwise or not at all | mask-augmented-apart |
 | augments validation or test images at random | evaluation-augmented |
 | normalises training images, and not those of validation or tests | evaluation-not-normalized |
+| resizes a map of labels by interpolation | labels-interpolated |
 | subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
 """
 
@@ -107,6 +108,22 @@ OTHERWISE: Final = Rule(
     ),
 )
 
+INTERPOLATED: Final = Rule(
+    "labels-interpolated",
+    WARNING,
+    "Maps of labels that are resized by interpolation",
+    "In the code of the training program, a map of labels or a mask, by the name of the variable, is resized with "
+    '`mode="bilinear"` or another mode that takes averages, and the result is cut to integers, with no rounding, '
+    "threshold or change in between. The average of two labels is the label of a class that is not there, such as 3 "
+    "between 0 and 7, and what is cut downwards shrinks a mask of 0 and 1.",
+    'Resize labels with `mode="nearest"`.',
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/shekkizh/FCN.tensorflow/issues/4",
+        "https://github.com/divamgupta/image-segmentation-keras/issues/11",
+    ),
+)
+
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
@@ -133,10 +150,16 @@ def _look(evidence: Evidence) -> Sight | None:
                 name, training = event.names
                 reason = f"it is not normalised as `{training}` is, at {other}"
                 findings.append(OTHERWISE.finding(name, reason, rank, place=place))
+            elif event.what == "labels-interpolated":
+                reason = f"its labels are averaged, and cut to integers at {other}"
+                findings.append(INTERPOLATED.finding(event.names[0], reason, rank, place=place))
     return Sight(findings) if findings else None
 
 
 CHECK: Final = Check(
-    "preparation", "data were prepared rightly", _look, (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE)
+    "preparation",
+    "data were prepared rightly",
+    _look,
+    (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE, INTERPOLATED),
 )
 """Applies if the source shows that they were not."""

@@ -12,6 +12,7 @@ from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
 from proxy_wrapper.source_patterns.data_ties import data_ties
 from proxy_wrapper.source_patterns.decay_exceptions import decay_exceptions
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
+from proxy_wrapper.source_patterns.interpolated_labels import interpolated_labels
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
 from proxy_wrapper.source_patterns.losses_per_sample import losses_per_sample
@@ -59,7 +60,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
-    *(undone_freezes, overwritten_gradients, data_ties, whole_freezes, unclamped_intersections),
+    *(undone_freezes, overwritten_gradients, data_ties, whole_freezes, unclamped_intersections, interpolated_labels),
 )
 
 

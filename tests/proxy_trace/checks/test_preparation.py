@@ -42,6 +42,10 @@ PLACES = (events.Location(3, "train.py", 20, "main"), events.Location(4, "train.
             ("evaluation-not-normalized", "val", "it is not normalised as `train` is, at train.py:10"),
         ),
         (
+            events.SourcePattern(1, what="labels-interpolated", names=["mask"], made=3, other=4),
+            ("labels-interpolated", "mask", "its labels are averaged, and cut to integers at train.py:10"),
+        ),
+        (
             events.SourcePattern(1, what="unsigned-difference", names=["after", "before"], made=3),
             ("byte-difference-wraps", "after - before", "both are uint8, and negative differences wrap around"),
         ),
