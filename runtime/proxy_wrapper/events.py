@@ -512,6 +512,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       factors are negative where these lie apart.
     - "labels-interpolated": `made` resizes the label map in `names` by interpolation, and `other` cuts the result to
       integers.
+    - "scaled-by-own-statistics": `made` standardises the first of `names`, validation or test data, by their own
+      statistics, as `other` does the second, the training data.
     - "worst-kept": weights are kept at `made` when the first of `names` is worse than the second, the best so far.
     - "ends-unread": the first of `names`, at `made`, adds a discounted value to a reward, and nothing reads the second,
       computed at `other`, which tells the ends of episodes.

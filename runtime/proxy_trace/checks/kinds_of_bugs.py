@@ -933,6 +933,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "Validation or test data are standardised by their own mean and deviation.",
+        "evaluation-own-statistics",
+        (
+            "https://github.com/aiff22/HAR/issues/4",
+            "https://github.com/deepchem/deepchem/issues/51",
+            "https://github.com/tensorflow/skflow/issues/157",
+        ),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A scaler is fitted to all data, before they are split into training and test data.",
         "scaler-sees-test-data",
         (

@@ -4,7 +4,7 @@
 was meant. Nothing fails: the accuracy is that of the last batch, or too small by the number of batches. `correct = 0`
 above the loop over epochs, not in it, adds up all epochs: the accuracy is above 1 in the second. And `len(loader)` is
 the number of batches, not of samples; likewise `len(loader.dataset)` is not the number of averaged losses that were
-added up. `argmax()` without a dimension gives one index for the whole batch, and that of a single score is always 0. And
+added up. `argmax()` without a dimension gives one index for the whole batch; that of a single score is always 0. And
 `[n, 1] == [n]` compares each prediction with all labels. Two boxes that lie apart have two negative sides as their
 intersection, the product of which is positive.
 """

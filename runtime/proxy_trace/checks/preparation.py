@@ -8,6 +8,7 @@
 | augments validation or test images at random | evaluation-augmented |
 | normalises training images, and not those of validation or tests | evaluation-not-normalized |
 | resizes a map of labels by interpolation | labels-interpolated |
+| standardises validation or test data by their own mean and deviation | evaluation-own-statistics |
 | subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
 """
 
@@ -124,6 +125,24 @@ INTERPOLATED: Final = Rule(
     ),
 )
 
+OWN: Final = Rule(
+    "evaluation-own-statistics",
+    WARNING,
+    "Validation or test data that are standardised by their own statistics",
+    "In the code of the training program, the mean of held-out data, by the name of the variable, is subtracted from "
+    "them, and they are divided by their standard deviation; likewise the training data, called the same, by theirs. "
+    "This may be done by a function or a data set of the file, or by `fit_transform` of a scaler. So the same value "
+    "means one thing in training and another in the evaluation, and a difference between the two sets is hidden from "
+    "the model. Statistics of each sample by itself do not count.",
+    "Keep the statistics of the training data: `x_val = (x_val - mean) / std`, `scaler.transform(x_val)`.",
+    "show {run} --kind source_pattern",
+    sources=(
+        "https://github.com/aiff22/HAR/issues/4",
+        "https://github.com/deepchem/deepchem/issues/51",
+        "https://github.com/tensorflow/skflow/issues/157",
+    ),
+)
+
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
@@ -150,6 +169,12 @@ def _look(evidence: Evidence) -> Sight | None:
                 name, training = event.names
                 reason = f"it is not normalised as `{training}` is, at {other}"
                 findings.append(OTHERWISE.finding(name, reason, rank, place=place))
+            elif event.what == "scaled-by-own-statistics":
+                name, training = event.names
+                reason = (
+                    f"its own mean and deviation are used, and not those of `{training}`, whose own are used at {other}"
+                )
+                findings.append(OWN.finding(name, reason, rank, place=place))
             elif event.what == "labels-interpolated":
                 reason = f"its labels are averaged, and cut to integers at {other}"
                 findings.append(INTERPOLATED.finding(event.names[0], reason, rank, place=place))
@@ -160,6 +185,6 @@ CHECK: Final = Check(
     "preparation",
     "data were prepared rightly",
     _look,
-    (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE, INTERPOLATED),
+    (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE, INTERPOLATED, OWN),
 )
 """Applies if the source shows that they were not."""

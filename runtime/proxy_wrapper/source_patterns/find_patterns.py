@@ -23,6 +23,7 @@ from proxy_wrapper.source_patterns.overwritten_counts import overwritten_counts
 from proxy_wrapper.source_patterns.overwritten_gradients import overwritten_gradients
 from proxy_wrapper.source_patterns.overwritten_losses import overwritten_losses
 from proxy_wrapper.source_patterns.overwritten_weights import overwritten_weights
+from proxy_wrapper.source_patterns.own_statistics import own_statistics
 from proxy_wrapper.source_patterns.partial_resumes import partial_resumes
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
@@ -62,15 +63,32 @@ _FINDERS: Final = (
     ),
     *(undone_freezes, overwritten_gradients, data_ties, whole_freezes, unclamped_intersections, interpolated_labels),
 )
+"""Those that read each scope by itself."""
+_FINDERS_OF_FILES: Final = (
+    carried_states,
+    shared_averages,
+    training_data_evaluated,
+    losses_per_sample,
+    overwritten_losses,
+    decay_exceptions,
+    evaluation_transforms,
+    partial_resumes,
+    shared_models,
+    unrestored_weights,
+    lowered_values,
+    unadded_noise,
+    misordered_returns,
+    noise_levels,
+    repeated_seeds,
+    unmasked_losses,
+    own_statistics,
+)
+"""Those that read all scopes of a file together."""
 
 
 def find_patterns(tree: ast.Module) -> list[Pattern]:
     """The patterns in a file."""
     scopes = list(scopes_of(tree))
     found = [pattern for scope in scopes for find in _FINDERS for pattern in find(scope)]
-    found += [*carried_states(scopes), *shared_averages(scopes), *training_data_evaluated(scopes)]
-    found += [*losses_per_sample(scopes), *overwritten_losses(scopes), *decay_exceptions(scopes)]
-    found += [*evaluation_transforms(scopes), *partial_resumes(scopes), *shared_models(scopes)]
-    found += [*unrestored_weights(scopes), *lowered_values(scopes), *unadded_noise(scopes), *misordered_returns(scopes)]
-    found += [*noise_levels(scopes), *repeated_seeds(scopes), *unmasked_losses(scopes)]
+    found += [pattern for find in _FINDERS_OF_FILES for pattern in find(scopes)]
     return found + list(overwritten_weights(tree))

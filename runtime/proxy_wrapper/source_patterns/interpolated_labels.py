@@ -70,7 +70,7 @@ def _interpolated(value: ast.expr, scope: Scope) -> str:
         return ""
     function = scope.module_of(value.func)
     given = {each.arg: each.value for each in value.keywords}
-    labels = ast.unparse(value.args[0])
+    labels = _unchanged(value.args[0], _AS_FLOATS, _FLOATS)
     if function in _RESIZING:
         mode = given.get("mode", value.args[3] if len(value.args) > 3 else None)
         is_mixed = isinstance(mode, ast.Constant) and mode.value in _MIXING
@@ -78,7 +78,7 @@ def _interpolated(value: ast.expr, scope: Scope) -> str:
         mode = given.get("interpolation", value.args[2] if len(value.args) > 2 else None)
         is_mixed = mode is None or last_name(mode).lower() in _MIXING
         is_mixed = is_mixed and function == _TORCHVISION and _has_floats(value.args[0])
-    return labels if is_mixed and _are_labels(_unchanged(value.args[0], _AS_FLOATS, _FLOATS)) else ""
+    return ast.unparse(labels) if is_mixed and _are_labels(labels) else ""
 
 
 def _converts(call: ast.Call, methods: frozenset[str], types: frozenset[str]) -> bool:

@@ -6,22 +6,18 @@ The scaler then knows the mean, the range or the deviation of the test data: of 
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_wrapper.program_code.syntax import Scope, is_variable, last_name, names_in
 from proxy_wrapper.source_patterns.data_roles import HELD_OUT, TRAINING, role_of, words_of
 from proxy_wrapper.source_patterns.pattern import Pattern
+from proxy_wrapper.source_patterns.scalers import makes_scaler, variable_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FITTED: Final = "scaler-fitted-on-all"
 
-_SCALER: Final = re.compile(r"\w*Scaler|PowerTransformer|QuantileTransformer")
-_NO_SCALER: Final = frozenset({"GradScaler", "GradientScaler", "LossScaler"})
-_KEEPING: Final = frozenset({"reshape", "to_numpy", "astype", "numpy", "copy", "view", "float", "unsqueeze"})
-"""Methods whose result has all rows."""
 _FITS: Final = frozenset({"fit", "fit_transform"})
 _SPLITS: Final = frozenset({"train_test_split", "random_split"})
 
@@ -42,7 +38,7 @@ def scaled_before_split(scope: Scope) -> Iterator[Pattern]:
     scalers = {
         ast.unparse(target)
         for target, value in scope.assignments
-        if is_variable(target) and _makes_scaler(value) and len(scope.stores(ast.unparse(target))) == 1
+        if is_variable(target) and makes_scaler(value) and len(scope.stores(ast.unparse(target))) == 1
     }
     for fit in _fits(scope, scalers):
         scaled = {fit.result} if fit.result else set()
@@ -56,16 +52,6 @@ def scaled_before_split(scope: Scope) -> Iterator[Pattern]:
             yield Pattern(FITTED, fit.line, (fit.data,), line)
 
 
-def _makes_scaler(value: ast.expr) -> bool:
-    """Whether an expression creates a scaler, and perhaps fits it."""
-    if not isinstance(value, ast.Call):
-        return False
-    if isinstance(value.func, ast.Attribute) and value.func.attr == "fit":
-        return _makes_scaler(value.func.value)
-    name = last_name(value.func)
-    return _SCALER.fullmatch(name) is not None and name not in _NO_SCALER
-
-
 def _fits(scope: Scope, scalers: set[str]) -> Iterator[_Fit]:
     """The calls that fit scalers to variables not named as training data."""
     results = {id(value): ast.unparse(target) for target, value in scope.assignments if is_variable(target)}
@@ -73,43 +59,19 @@ def _fits(scope: Scope, scalers: set[str]) -> Iterator[_Fit]:
         function = call.func
         if not isinstance(function, ast.Attribute) or function.attr not in _FITS or not call.args:
             continue
-        data, owner = _variable_in(call.args[0]), ast.unparse(function.value)
+        data, owner = variable_in(call.args[0]), ast.unparse(function.value)
         if data is None or _has_role(data):
             continue
-        if owner not in scalers and not _makes_scaler(function.value):
+        if owner not in scalers and not makes_scaler(function.value):
             continue
         result = results.get(id(call), "")
         scaler = owner if owner in scalers else result if function.attr == "fit" else ""
         yield _Fit(call.lineno, scaler, data, result if function.attr == "fit_transform" else "")
 
 
-def _variable_in(value: ast.expr) -> str | None:
-    """The variable that has the rows of an expression: `df` for `df[["close"]].values.reshape(-1, 1)`.
-
-    None if it may have only some of the rows.
-    """
-    while not is_variable(value) or (isinstance(value, ast.Attribute) and value.attr == "values"):
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _KEEPING:
-            value = value.func.value
-        elif isinstance(value, ast.Attribute) or (isinstance(value, ast.Subscript) and _selects_columns(value.slice)):
-            value = value.value
-        else:
-            return None
-    return ast.unparse(value)
-
-
-def _selects_columns(index: ast.expr) -> bool:
-    """Whether an index selects columns by name, or all rows."""
-    if isinstance(index, ast.Tuple):
-        first = index.elts[0] if index.elts else None
-        return isinstance(first, ast.Slice) and first.lower is first.upper is None
-    names = index.elts if isinstance(index, ast.List) else [index]
-    return all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in names)
-
-
 def _scales(value: ast.expr, fit: _Fit) -> bool:
     """Whether an expression is the data that a scaler was fitted to, scaled by it."""
-    if not isinstance(value, ast.Call) or not value.args or _variable_in(value.args[0]) != fit.data:
+    if not isinstance(value, ast.Call) or not value.args or variable_in(value.args[0]) != fit.data:
         return False
     return ast.unparse(value.func) in (fit.scaler, f"{fit.scaler}.transform")
 

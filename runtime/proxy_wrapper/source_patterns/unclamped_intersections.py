@@ -77,7 +77,13 @@ def _side(value: ast.expr, scope: Scope) -> _Side | None:
     lower, higher = _compared(ends[0], _LOWER), _compared(ends[1], _HIGHER)
     if not lower or not higher or not lower.isdisjoint(higher):
         return None
-    return _Side(variables, names_in(value).union(*map(names_in, ends)))
+    return _Side(variables, set[str]().union(*map(_coordinates, (value, *ends))))
+
+
+def _coordinates(value: ast.expr) -> set[str]:
+    """The variables of an expression, without those that only select some of their elements."""
+    indices = (each.slice for each in ast.walk(value) if isinstance(each, ast.Subscript))
+    return names_in(value).difference(*map(names_in, indices))
 
 
 def _compared(value: ast.expr, functions: frozenset[str]) -> set[str]:

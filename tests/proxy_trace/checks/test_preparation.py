@@ -46,6 +46,14 @@ PLACES = (events.Location(3, "train.py", 20, "main"), events.Location(4, "train.
             ("labels-interpolated", "mask", "its labels are averaged, and cut to integers at train.py:10"),
         ),
         (
+            events.SourcePattern(1, what="scaled-by-own-statistics", names=["x_val", "x_train"], made=3, other=4),
+            (
+                "evaluation-own-statistics",
+                "x_val",
+                "its own mean and deviation are used, and not those of `x_train`, whose own are used at train.py:10",
+            ),
+        ),
+        (
             events.SourcePattern(1, what="unsigned-difference", names=["after", "before"], made=3),
             ("byte-difference-wraps", "after - before", "both are uint8, and negative differences wrap around"),
         ),

@@ -82,6 +82,20 @@ def test_other_areas(text: str, inter: str) -> None:
     assert found(text.format(inter), unclamped_intersections) == []
 
 
+def test_a_tested_index_is_no_test_of_boxes() -> None:
+    text = """
+    def nms(x1, y1, x2, y2, order):
+        while len(order) > 1:
+            w = x2[order].minimum(x2[order[0]]) - x1[order].maximum(x1[order[0]])
+            h = y2[order].minimum(y2[order[0]]) - y1[order].maximum(y1[order[0]])
+            order = order[w * h / area(order) < 0.5]
+    """
+    assert found(text, unclamped_intersections) == []
+    assert found(text.replace("w * h / area(order) < 0.5", "others(w * h)"), unclamped_intersections) == [
+        (6, ("w * h",))
+    ]
+
+
 def test_areas_without_boxes_are_not_judged() -> None:
     text = "def covered(a, b):\n    return (min(a[2], b[2]) - max(a[0], b[0])) * (min(a[3], b[3]) - max(a[1], b[1]))"
     assert found(text, unclamped_intersections) == []
