@@ -145,7 +145,9 @@ def is_array(value: Any) -> bool:
 def _attribute(value: Any, name: str) -> Any:
     """An attribute, looked up without running the program's code."""
     if type(value) in PLAIN:
-        return {"dtype": value.dtype, "shape": tuple(value.shape)}.get(name, UNKNOWN)
+        if name == "dtype":
+            return value.dtype
+        return tuple(value.shape) if name == "shape" and not value.is_nested else UNKNOWN
     if isinstance(value, nn.Module):
         for held in ("_parameters", "_buffers", "_modules"):
             found = (vars(value).get(held) or {}).get(name, UNKNOWN)
@@ -162,5 +164,5 @@ def _item(owner: Any, index: Any) -> Any:
         return UNKNOWN
     try:
         return owner[index]
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, RuntimeError):  # Some tensors, such as nested ones, have no items.
         return UNKNOWN

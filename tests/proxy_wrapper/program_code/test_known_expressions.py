@@ -73,3 +73,12 @@ def test_what_an_expression_stands_for(expression: str, expected: Any) -> None:
     given = {"self": Net(), "x": torch.zeros(4, 300, 6), "length": None, "other": 3}
     known = KnownExpressions(Scope(function), given, {"torch": torch})
     assert known.value_of(ast.parse(expression, mode="eval").body) == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+@pytest.mark.parametrize("expression", ["x.shape", "x.size(1)", "len(x)", "x[0, 1]"])
+def test_what_has_no_shape_is_unknown(expression: str) -> None:
+    (function,) = ast.parse(FUNCTION).body
+    given = {"self": Net(), "x": torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "other": 3}
+    known = KnownExpressions(Scope(function), given, {"torch": torch})
+    assert known.value_of(ast.parse(expression, mode="eval").body) is UNKNOWN

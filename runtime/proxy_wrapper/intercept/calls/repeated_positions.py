@@ -69,7 +69,8 @@ class RepeatedPositions:
             return
         with unobserved() as readable:
             found = next(self._counted(body, (module, *args), kwargs, 0), None) if readable else None
-            longest = max((size for each in find_tensors((*args, *kwargs.values())) for size in each.shape), default=0)
+            given = filter(has_values, find_tensors((*args, *kwargs.values())))  # Others may have no shape.
+            longest = max((size for each in given for size in each.shape), default=0)
             found = found or (self._kept(module, body, longest) if readable else None)
         if found is None:
             return
