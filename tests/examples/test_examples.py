@@ -142,6 +142,7 @@ def tensors_of(path: Path) -> dict[str, torch.Tensor]:
     return dict(walk(torch.load(path, weights_only=True), ""))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 @pytest.mark.parametrize("name", list(ARGUMENTS))
 def test_trains_bit_for_bit_as_before(name: str, level: LogLevel, run_plain: RunPlain, run_traced: RunTraced) -> None:

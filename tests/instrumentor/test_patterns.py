@@ -54,6 +54,7 @@ def test_the_rest_is_told_with_its_reason(row: dict[str, Any]) -> None:
     assert {(each["line"], each["target"], each["reason"]) for each in wanted} <= left
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("row", by_name(ROWS))
 @pytest.mark.filterwarnings("default")
 def test_a_pattern_trains_the_same(

@@ -982,7 +982,7 @@ def _many_things() -> str:
 
 PROGRAMS_BY_HAND["more things are kept than are told apart"] = _many_things()
 
-PROGRAMS = int(os.environ.get("INSTRUMENT_PROGRAMS", "60"))
+PROGRAMS = int(os.environ.get("INSTRUMENT_PROGRAMS", "36"))
 # Each with other branches and other numbers of rounds.
 RUNS = range(int(os.environ.get("INSTRUMENT_RUNS", "24")))
 PARTS = 4

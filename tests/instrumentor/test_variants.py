@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.instrumentor.conftest import Run
 
-WANTED = os.environ.get("INSTRUMENT_VARIANTS", "4")
+WANTED = os.environ.get("INSTRUMENT_VARIANTS", "3")
 # These start processes or compile, which says no more of the analysis and takes long.
 LONG = frozenset({"compile", "fsdp", "ddp"})
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("info", module_db, ids=lambda info: info.formatted_name)
 @pytest.mark.filterwarnings("ignore")

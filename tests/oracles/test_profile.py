@@ -153,7 +153,7 @@ def _database() -> list[Any]:
     ]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("info", _database())
 def test_a_module_of_pytorch_s_database_computes_and_costs_what_it_does_plain(info: Any, training: bool) -> None:

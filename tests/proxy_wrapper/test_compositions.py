@@ -29,7 +29,7 @@ from tests.proxy_wrapper.programs import Branching, Plain, Program, Tied
 from tests.proxy_wrapper.traps import copies, hooks, tensors, transforms
 from tests.proxy_wrapper.traps import settings as settings_programs
 
-EXAMPLES = int(os.environ.get("PROXY_EXAMPLES", "14"))
+EXAMPLES = int(os.environ.get("PROXY_EXAMPLES", "10"))
 _MODULES = (programs, copies, hooks, transforms, tensors, settings_programs)
 _LEFT_OUT = (
     # These take seconds.

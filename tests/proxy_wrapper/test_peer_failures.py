@@ -131,6 +131,7 @@ SAME: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("build", "use"), SAME.values(), ids=SAME)
 def test_results_are_the_same(build: Any, use: Any, level: str, logdir: str, capfd: pytest.CaptureFixture[str]) -> None:
     def outcome(traced: bool) -> Any:

@@ -93,7 +93,7 @@ def test_models_come_and_go_and_with_the_last_one_the_hooks(level: str, tmp_path
         assert isinstance(last, RunEnd)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["model", "breaks", "hooks", "step"])
 def test_a_thread_that_compiles_hides_no_other_one(kind: str, level: str, tmp_path: Path, runs: Runs) -> None:
     truth = runs.compare(f"compile_beside.py {kind}", level, tmp_path).truth

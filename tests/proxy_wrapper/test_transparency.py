@@ -34,7 +34,7 @@ def plain_outcome(program: Program) -> Any:
     return outcome(program, None, "")
 
 
-@pytest.mark.sample(130)
+@pytest.mark.sample(90)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_traced_program_gives_the_same_bits(
@@ -47,7 +47,7 @@ def test_a_traced_program_gives_the_same_bits(
     assert "proxy_wrapper" not in capfd.readouterr().err
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(30)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_with_statistics_of_everything_the_bits_are_the_same(
@@ -66,7 +66,7 @@ SEES_DETACH_ELSEWHERE = pytest.mark.xfail(
 )
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(30)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "program",

@@ -72,6 +72,7 @@ def plain_run(path: Path) -> Run:
     return run(path)
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 def test_an_instrumented_script_does_the_same(

@@ -40,7 +40,7 @@ def nothing_is_read_early(late: LateDevice, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pending._Packing, "unpack", unpack_arrived)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("level", "statistics"), [("INFO", "state"), ("DEBUG", "all")])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_traced_program_computes_the_same_and_waits_as_often(
@@ -69,7 +69,7 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("statistics", ["state", "all"])
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - OTHERWISE))
 def test_the_trace_is_that_of_the_cpu(name: str, statistics: str, tmp_path: Path) -> None:

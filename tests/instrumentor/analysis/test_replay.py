@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SCRIPTS = scripts(range(900, 960))
 
 
-@pytest.mark.sample(90)
+@pytest.mark.sample(50)
 @pytest.mark.parametrize(("source", "sources"), SCRIPTS)
 def test_visiting_every_statement_each_time_finds_the_same(
     source: bytes, sources: Sources, monkeypatch: pytest.MonkeyPatch

@@ -167,6 +167,7 @@ def test_what_is_true_has_no_untruths(logdir: str) -> None:
     assert untruths(*accounts(logdir)) == []
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(("change", "complaint"), UNTRUTHS.values(), ids=UNTRUTHS.keys())
 def test_each_untruth_is_found(change: Callable[[Traced], Any], complaint: str, logdir: str) -> None:
     truth, traced = accounts(logdir)

@@ -11,7 +11,7 @@ MODULES = (by_hand, functions, layers, loops, optimizers, several_models)
 PROGRAMS = [program for module in MODULES for program in module.PROGRAMS]
 
 
-@pytest.mark.sample(100)
+@pytest.mark.sample(60)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_the_trace_tells_the_truth(program: TruthProgram, level: str, logdir: str) -> None:

@@ -67,7 +67,7 @@ def test_a_run_with_another_seed_is_hardly_ever_named(
     value: Callable[[random.Random], float], percent: float, are_bound: bool
 ) -> None:
     draw = random.Random(20)
-    tries = 200
+    tries = 100
     alarms = sum(
         bool(outliers(runs_of(draw, value, 12, are_bound=are_bound, count=1 + LEAST_BASELINES))) for _ in range(tries)
     )

@@ -109,6 +109,7 @@ def depths() -> tuple[int, int]:
     return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
 
 
+@pytest.mark.sample(30)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("order", ["opened before, closed after", "opened after, closed before", "across detaching"])
 @pytest.mark.parametrize("make", CONTEXTS.values(), ids=CONTEXTS)

@@ -142,6 +142,7 @@ class Growing(torch.nn.Module):
         return out * 2 if x.shape[0] > 4 else out
 
 
+@pytest.mark.sample(4)
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo reads it.
 @pytest.mark.parametrize(
     "proxied", ["before compiling", "after compiling", "while compiled code is warm", "the wrapper"]
