@@ -41,8 +41,7 @@ class HalfRange(NamedTuple):
 def half_ranges(scope: Scope, known: KnownExpressions) -> Iterator[HalfRange]:
     """The positions that a function surely counts beyond the exact numbers of the type in which it holds them.
 
-    Positions are numbers in a variable with such a name, or in a function
-    that computes sines or cosines.
+    Positions are numbers in a variable with such a name, or in a function that computes sines or cosines.
     """
     if _ARANGE not in scope.words:
         return

@@ -22,7 +22,7 @@ from proxy_wrapper.loss_graph.saved_tensors import saved_tensor
 from proxy_wrapper.values.torch_functions import aminmax, is_contiguous, item, narrow, numel, tolist, view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     import torch
 
@@ -53,12 +53,12 @@ class Scored(NamedTuple):
     label: float
 
 
-def scored_samples(root: Any, known: Mapping[int, StateEntry]) -> Iterator[tuple[Scored, bool]]:
+def scored_samples(root: Any, find: Callable[[torch.Tensor], StateEntry | None]) -> Iterator[tuple[Scored, bool]]:
     """What a loss compares with one label each, and whether gradients reach the samples.
 
     Args:
         root: the last node of its graph; may be None.
-        known: the state of proxied modules, by the identity of the tensors.
+        find: gives what is known of a tensor of a proxied module; None for others.
     """
     for term, factor in (terms_of(Output(root, 0)) if root is not None else {}).items():
         loss = behind(term, MEANS).node
@@ -67,8 +67,8 @@ def scored_samples(root: Any, known: Mapping[int, StateEntry]) -> Iterator[tuple
             continue
         lowest, highest = map(float, map(item, aminmax(targets)))
         for weight, values, has_gradient in layer_inputs(loss) if lowest == highest else ():
-            state = known.get(id(weight))
-            if state is not None and state.tensor() is weight:
+            state = find(weight)
+            if state is not None:
                 yield Scored(state.id, values, lowest), has_gradient
 
 

@@ -47,7 +47,7 @@ def misordered_returns(scopes: Sequence[Scope]) -> Iterator[Pattern]:
             appended = _appended_return(loop, loop.target.id) if _are_rewards(rewards or loop.iter) else None
             if appended is not None and reversals == (rewards is not None):
                 what, line = (BACKWARDS, appended.lineno) if rewards is not None else (FORWARDS, loop.lineno)
-                yield Pattern(what, line, (ast.unparse(appended.func.value),))  # type: ignore[attr-defined]
+                yield Pattern(what, line, (ast.unparse(appended.value),))
 
 
 def _is_reversal(node: ast.AST) -> bool:
@@ -69,8 +69,8 @@ def _are_rewards(value: ast.expr) -> bool:
     return isinstance(value, (ast.Name, ast.Attribute)) and not _REWARDS.isdisjoint(words_of(last_name(value)))
 
 
-def _appended_return(loop: ast.For, reward: str) -> ast.Call | None:
-    """The call that appends what a loop adds up, a reward plus the discounted sum so far; None if there is none."""
+def _appended_return(loop: ast.For, reward: str) -> ast.Attribute | None:
+    """The `append` of what a loop adds up, a reward plus the discounted sum so far; None if not exactly one."""
     nodes = nodes_within(loop)
     sums = {
         ast.unparse(node.targets[0])
@@ -78,7 +78,7 @@ def _appended_return(loop: ast.For, reward: str) -> ast.Call | None:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and _adds_up(node.targets[0], node.value, reward)
     }
     calls = [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == "append" and node.args]
-    found = [call for call in calls if isinstance(call.func, ast.Attribute) and ast.unparse(call.args[0]) in sums]
+    found = [call.func for call in calls if isinstance(call.func, ast.Attribute) and ast.unparse(call.args[0]) in sums]
     return found[0] if len(found) == 1 else None
 
 

@@ -41,7 +41,7 @@ def noise_levels(scopes: Sequence[Scope]) -> Iterator[Pattern]:
 
     `names` has the level. A line that overwrites the sample does not count: step by step, each level is for one step.
     """
-    multiplied = {name for scope in scopes for call in scope.calls if (name := _multiplied(call))}
+    multiplied = {name for scope in scopes for call in scope.calls if (name := _multiplied(call, scope))}
     for scope in scopes if multiplied else ():
         around = [each for each in scopes if each.owner is scope.owner or each.owner is None]
         overwritten = {
@@ -60,13 +60,12 @@ def noise_levels(scopes: Sequence[Scope]) -> Iterator[Pattern]:
                 yield Pattern(OF_ONE_STEP, node.lineno, (sample.level,))
 
 
-def _multiplied(call: ast.Call) -> str:
+def _multiplied(call: ast.Call, scope: Scope) -> str:
     """The variable whose cumulative product a call computes; "" if it is no such call."""
     if last_name(call.func) != "cumprod" or not isinstance(call.func, ast.Attribute):
         return ""
     owner = call.func.value
-    is_of_module = isinstance(owner, ast.Name) and owner.id in ("torch", "np", "numpy")
-    of = (call.args[0] if call.args else None) if is_of_module else owner
+    of = (call.args[0] if call.args else None) if scope.module_of(owner) else owner
     return ast.unparse(of) if of is not None and is_variable(of) else ""
 
 
@@ -75,12 +74,12 @@ def _factor(value: ast.expr, scope: Scope, around: Sequence[Scope], multiplied: 
     if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mult):
         return None
     for root, of in ((value.left, value.right), (value.right, value.left)):
-        under = _under_root(root)
+        under = _under_root(root, scope)
         for _ in range(_FARTHEST):
             if under is not None:
                 break
-            root = scope.resolved(_taken(root), around)  # noqa: PLW2901 - followed to what it stands for
-            under = _under_root(_taken(root))
+            root = scope.resolved(_taken(root, scope), around)  # noqa: PLW2901 - followed to what it stands for
+            under = _under_root(_taken(root, scope), scope)
         if under is None:
             continue
         is_rest = (
@@ -88,26 +87,26 @@ def _factor(value: ast.expr, scope: Scope, around: Sequence[Scope], multiplied: 
         )
         level = under.right if is_rest and isinstance(under, ast.BinOp) else under
         for _ in range(_FARTHEST):
-            level = _taken(level)
+            level = _taken(level, scope)
             if ast.unparse(level) in multiplied:
                 return _Factor(ast.unparse(level), is_rest, of)
             level = scope.resolved(level, around)
     return None
 
 
-def _under_root(value: ast.expr) -> ast.expr | None:
+def _under_root(value: ast.expr, scope: Scope) -> ast.expr | None:
     """What an expression is the square root of; None if it is no square root."""
-    value = _reshaped(value)
+    value = _reshaped(value, scope)
     if isinstance(value, ast.Call) and last_name(value.func) == "sqrt" and isinstance(value.func, ast.Attribute):
         return value.args[0] if value.args else value.func.value
     is_power = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Pow) and ast.unparse(value.right) == "0.5"
     return value.left if is_power and isinstance(value, ast.BinOp) else None
 
 
-def _taken(value: ast.expr) -> ast.expr:
+def _taken(value: ast.expr, scope: Scope) -> ast.expr:
     """What an expression takes the items of at some steps, without changes of its shape."""
     for _ in range(_FARTHEST):
-        value = _reshaped(value)
+        value = _reshaped(value, scope)
         if isinstance(value, ast.Subscript):
             value = value.value
         elif isinstance(value, ast.Call) and last_name(value.func) in _TAKING and len(value.args) > 1:
@@ -115,11 +114,13 @@ def _taken(value: ast.expr) -> ast.expr:
     return value
 
 
-def _reshaped(value: ast.expr) -> ast.expr:
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _RESHAPING:
-        is_of_module = isinstance(value.func.value, ast.Name) and value.func.value.id == "torch"
-        if is_of_module:
-            break
+def _reshaped(value: ast.expr, scope: Scope) -> ast.expr:
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in _RESHAPING
+        and not scope.module_of(value.func.value)
+    ):
         value = value.func.value
     return value
 

@@ -94,9 +94,8 @@ class EqualLabels:
             found = _compared(roots[0].grad_fn) if readable and len(roots) == 1 else None
         if found is None:
             return None
-        state = self._tracer.registry.by_identity.get(id(found.weight))
-        known = state is not None and state.tensor() is found.weight
-        return (found.label, state.id, found.outputs) if state is not None and known else None
+        state = self._tracer.registry.state_entry(found.weight)
+        return None if state is None else (found.label, state.id, found.outputs)
 
     def _emit(self, what: str, place: _Place, location: int) -> None:
         tracer, thread = self._tracer, self._tracer.thread

@@ -46,7 +46,7 @@ class GeneratedLabels:
             return
         self._passes[location] = passes + 1
         with unobserved() as readable:
-            found = list(scored_samples(roots[0].grad_fn, self._tracer.registry.by_identity)) if readable else []
+            found = list(scored_samples(roots[0].grad_fn, self._tracer.registry.state_entry)) if readable else []
         self._given[location] = [scored for scored, has_gradient in found if not has_gradient]
         self._generated[location] = [scored for scored, has_gradient in found if has_gradient]
         if not found:

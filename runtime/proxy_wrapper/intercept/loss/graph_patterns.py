@@ -117,8 +117,8 @@ class GraphPatterns:
 
     def _id_of(self, tensor: torch.Tensor) -> int:
         """The id of a tensor; 0 if it is not a known one."""
-        state = self._tracer.registry.by_identity.get(id(tensor))
-        return state.id if state is not None and state.tensor() is tensor else 0
+        state = self._tracer.registry.state_entry(tensor)
+        return 0 if state is None else state.id
 
     def _line_of_pattern(self, pattern: Pattern) -> int:
         """The location of the line that makes a pattern; 0 if it is unknown."""

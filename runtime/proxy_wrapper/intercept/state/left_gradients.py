@@ -108,8 +108,12 @@ class LeftGradients:
             other.is_between |= other is not followed
         passes, followed.mixed, followed.last, followed.is_between = followed.mixed, [], 0, False
         followed.steps += 1
-        is_done = followed.opposed >= _FEWEST or followed.steps > _MOST_STEPS or len(self._samples) >= _MOST_PLACES
-        if not (passes and states) or is_done or self._carried.are_carried(optimizer):
+        if followed.opposed >= _FEWEST or followed.steps > _MOST_STEPS:  # Its passes need not be read any more.
+            for each in passes:
+                self._samples.pop(each, None)
+            return
+        is_full = len(self._samples) >= _MOST_PLACES
+        if not (passes and states) or is_full or self._carried.are_carried(optimizer):
             return
         for each in passes:
             self._samples.setdefault(each, None)
@@ -119,19 +123,18 @@ class LeftGradients:
             self._emit(states, passes[0], location)
 
     def _given(self, roots: Sequence[torch.Tensor]) -> _Samples | None:
-        known = self._tracer.registry.by_identity
         with unobserved() as readable:
             root = roots[0].grad_fn if readable and len(roots) == 1 else None
             if root is None:
                 return None
             inputs = frozenset((self._id_of(each), each.values, each.has_gradient) for each in layer_inputs(root))
             raised = frozenset(self._id_of(each) for each in raised_inputs(root) if each.has_gradient)
-            return _Samples(inputs, list(scored_samples(root, known)), raised)
+            return _Samples(inputs, list(scored_samples(root, self._tracer.registry.state_entry)), raised)
 
     def _id_of(self, layer: LayerInput) -> int:
         """The id of the weight of a layer; 0 if it is not a known one."""
-        state = self._tracer.registry.by_identity.get(id(layer.weight))
-        return state.id if state is not None and state.tensor() is layer.weight else 0
+        state = self._tracer.registry.state_entry(layer.weight)
+        return 0 if state is None else state.id
 
     def _compare(self, location: int) -> None:
         """Note the layers to which a pass gives samples that another pass gives them without a gradient."""

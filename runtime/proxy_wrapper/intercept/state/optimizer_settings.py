@@ -204,21 +204,15 @@ class OptimizerSettings:
             now = [group.settings.get("lr") for group in known.groups]
             is_overwritten = is_first and len(now) == len(known.rates) and len({*now}) == 1 < len({*known.rates})
             rates = known.rates if is_overwritten else ()
-            overwrites = self._line_of_rates() if is_overwritten or self._moves_alone(known, changed) else 0
+            moves_alone = _moves_first_alone(known, changed) and _FIRST_MOVED not in known.reported
+            if moves_alone:
+                known.reported.add(_FIRST_MOVED)
+            overwrites = self._line_of_rates() if is_overwritten or moves_alone else 0
             loop = known.loop if is_first else ""
             name = type(optimizer).__name__
             self._emit(known.id, made, clears, rates, overwrites, loop, name, changed, location, now_us)
         self._look_for_misplaced(optimizer, known, location, now_us)
         return known.id
-
-    @staticmethod
-    def _moves_alone(known: _Known, changed: Mapping[int, ParameterGroup]) -> bool:
-        """Whether the rate of the first of several groups has changed, and no other one, for the first time."""
-        moved = [index for index, group in changed.items() if "lr" in group.settings]
-        is_first = moved == [0] and len(known.groups) > 1 and _FIRST_MOVED not in known.reported
-        if is_first:
-            known.reported.add(_FIRST_MOVED)
-        return is_first
 
     def before_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int, now_us: int) -> int:
         """Record what has changed, as `look` does, and a schedule that begins anew at the first step."""
@@ -309,6 +303,11 @@ class OptimizerSettings:
             loop,
         )
         tracer.broadcast(event, location, level=INFO, also=(made, clears, overwrites))
+
+
+def _moves_first_alone(known: _Known, changed: Mapping[int, ParameterGroup]) -> bool:
+    """Whether the rate of the first of several groups has changed, and no other one."""
+    return len(known.groups) > 1 and [index for index, group in changed.items() if "lr" in group.settings] == [0]
 
 
 def _rates_given(frame: FrameType | None) -> tuple[float, ...]:

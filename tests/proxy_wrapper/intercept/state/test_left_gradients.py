@@ -11,6 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits as entropy
 
 import proxy_wrapper.proxy as Proxy
 from proxy_wrapper.events import Location, StatePattern
+from proxy_wrapper.intercept.state import left_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,3 +145,23 @@ def test_gradients_of_an_opponent(iterate: Callable[[Pair], None], logdir: str, 
 )
 def test_other_gradients(iterate: Callable[[Pair], None], logdir: str, seen: MemoryObserver) -> None:
     assert not recorded(iterate, logdir, seen)
+
+
+def test_graphs_are_read_until_it_is_decided(
+    logdir: str, seen: MemoryObserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+
+    def note(root: object) -> tuple[()]:
+        read.append(root)
+        return ()
+
+    monkeypatch.setattr(left_gradients, "_MOST_STEPS", 6)
+    monkeypatch.setattr(left_gradients, "layer_inputs", note)
+    pair = Pair(logdir)
+    for _ in range(8):
+        pair.critic_cleared_first()
+    assert read
+    read.clear()
+    pair.critic_cleared_first()
+    assert not read
