@@ -14,7 +14,7 @@ from proxy_wrapper.events import Location, StatePattern
 from proxy_wrapper.intercept.state import left_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy_wrapper.writing.observers.memory import MemoryObserver
 
@@ -151,17 +151,18 @@ def test_graphs_are_read_until_it_is_decided(
     logdir: str, seen: MemoryObserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []
+    given = left_gradients.LeftGradients._given
 
-    def note(root: object) -> tuple[()]:
-        read.append(root)
-        return ()
+    def note(self: left_gradients.LeftGradients, roots: Sequence[torch.Tensor]) -> object:
+        read.append(roots)
+        return given(self, roots)
 
     monkeypatch.setattr(left_gradients, "_MOST_STEPS", 6)
-    monkeypatch.setattr(left_gradients, "layer_inputs", note)
+    monkeypatch.setattr(left_gradients.LeftGradients, "_given", note)
     pair = Pair(logdir)
-    for _ in range(8):
+    counts = []
+    for _ in range(9):
+        read.clear()
         pair.critic_cleared_first()
-    assert read
-    read.clear()
-    pair.critic_cleared_first()
-    assert not read
+        counts.append(len(read))
+    assert counts == [0, 0, 2, 2, 2, 2, 2, 0, 0]
