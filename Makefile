@@ -41,9 +41,10 @@ types: $(VENV)/.installed-dev ## Check types
 checks: $(VENV)/.installed-dev ## Write docs/checks.md from the checks
 	$(BIN)/python -c "from proxy_trace.checks.reference import reference; print(reference(), end='')" > docs/checks.md
 
-# One thread for each worker's torch: more only make the workers wait for each other.
+# One thread for each worker's torch: more only make the workers wait for each other. With byte code, the hundreds of
+# processes that the tests start need not compile the project anew.
 unit: $(VENV)/.installed-dev ## Run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TEST_ARGS)
 
 full: $(VENV)/.installed-dev ## Run the tests with all cases of those of which `make test` runs a sample
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --all-cases $(TEST_ARGS)

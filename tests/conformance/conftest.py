@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.cases import Case
 
-_SAMPLE: Final = {"operator": 14, "module": 6, "optimizer": 2}
+_SAMPLE: Final = {"operator": 10, "module": 4, "optimizer": 1}
 """How many cases of each kind are tried without `--conformance-full`."""
 
 

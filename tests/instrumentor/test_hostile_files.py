@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links as POSIX has them")
 
-EXAMPLES = int(os.environ.get("INSTRUMENT_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("INSTRUMENT_EXAMPLES", "60"))
 MODEL = b"import torch\nfrom torch import nn\nmodel = nn.Linear(2, 2)\nmodel(torch.ones(1, 2))\n"
 NOTEBOOK = json.dumps(
     {

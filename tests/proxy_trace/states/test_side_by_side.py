@@ -107,7 +107,7 @@ def outcome(ask: Callable[[], Any]) -> Any:
 
 
 @given(some_ranks(), some_ranks(), st.sampled_from([None, StepRange(1, 3)]))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_neither_groups_nor_windows_change_what_is_found(
     ranks: list[list[events.Event]], others: list[list[events.Event]], steps: StepRange | None
 ) -> None:
