@@ -11,7 +11,7 @@ from proxy_trace.tensors.origins import Origins, new_numbers
 from proxy_wrapper import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy_trace.process.acts_collector import ActsCollector
     from proxy_trace.process.progress import Progress
@@ -58,7 +58,8 @@ class CallCollector:
         self._calls_by_thread: dict[int, list[events.CallModule]] = {}
         self._returned: dict[int, events.ReturnModule] = {}
         self._origins = Origins()
-        self._called_at: dict[int, int] = {}
+        self._calls_at: dict[tuple[int, int], int] = {}  # Counts of a module's calls at a location.
+        self._cut_off_at: dict[tuple[int, int], bool] = {}  # Whether the first call there in training was cut off.
         self._call_names: dict[tuple[str, int], str] = {}
 
     def takers(self) -> dict[type[events.Event], Callable[[Any], None]]:
@@ -80,8 +81,18 @@ class CallCollector:
         for module in process.modules:
             module.parent = parents[module.id]  # So that walks from module to module terminate.
             module.is_cut_short = process.limited_at_step is not None
-            module.called_place = self._names.place(self._called_at.get(module.id, 0))
+        for module, location in self._usual_calls():
+            module.called_place = self._names.place(location)
+            module.is_cut_off = self._cut_off_at.get((module.id, location), False)
         process.module_calls = sum(module.calls for module in process.modules)
+
+    def _usual_calls(self) -> Iterator[tuple[ModuleSummary, int]]:
+        """The modules that were called, each with the location of most of its calls."""
+        most: dict[int, tuple[int, int]] = {}
+        for (module, location), calls in self._calls_at.items():
+            if calls > most.get(module, (0, 0))[0]:
+                most[module] = calls, location
+        yield from ((self._module_of(module), location) for module, (_, location) in most.items())
 
     def open_call(self) -> str:
         """The name of a module that was called, if the call has not ended; "" if there is none."""
@@ -115,7 +126,9 @@ class CallCollector:
         module = self._module_of(event.module)
         module.calls += 1
         module.training_calls += event.training
-        self._called_at[module.id] = event.location
+        at = module.id, event.location
+        if at in self._calls_at or len(self._calls_at) < MOST_NAMES:
+            self._calls_at[at] = self._calls_at.get(at, 0) + 1
         module.is_compiled |= event.compiled or module.type in _COMPILED_MODULES
         self._progress.unfinished = ""  # Anything open was ended by an exception, or recomputes activations.
         stack = self._calls_by_thread.get(event.thread)
@@ -148,12 +161,13 @@ class CallCollector:
         module = self._module_of(event.module)
         module.ended += 1
         module.total_us += event.duration_us
-        module.is_cut_off |= event.cut_off
         if event.raised:
             module.raised += 1
         stack = self._calls_by_thread.get(event.thread)
         call = _ended_call(stack, event.module) if stack else None
         if call is not None:
+            if call.training and len(self._cut_off_at) < MOST_NAMES:
+                self._cut_off_at.setdefault((event.module, call.location), event.cut_off)
             if not stack:
                 del self._calls_by_thread[event.thread]
                 self._training.return_root(event)

@@ -28,9 +28,10 @@ class ModuleSummary(msgspec.Struct):
     steps and then every `every`-th are recorded, and none after the trace reached its maximum size (`is_cut_short`).
     `is_compiled`: some of its calls ran compiled code, in which no calls are seen. `calls_seen`, `removed`, `settings`
     and `repeated` are as in `events.Module`. `place` is where it was proxied, as "file:line", and `made` where it was
-    created, "" if unknown. `owner` is the class whose method proxied it, "" if none. `called_place` is where it was
-    last called. `is_cut_off`: no gradient reached it from its outputs in some of its first calls in training mode.
-    `taken` counts the modules directly below it that became modules of another one, by the id of that.
+    created, "" if unknown. `owner` is the class whose method proxied it, "" if none. `called_place` is where most
+    of its calls were made. `is_cut_off`: no gradient reached it from its outputs in the first call that was made there
+    in training mode. `taken` counts the modules directly below it that became modules of another one, by the id of
+    that.
     """
 
     id: int

@@ -583,12 +583,17 @@ def test_a_bias_without_gradients_is_not_cut_off_if_only_derivatives_are_in_the_
         pytest.param([2, 3], "net.py:3", id="at a layer, and not at another one"),
         pytest.param([2, 3, 4], "train.py:9", id="at all layers of the part"),
         pytest.param([2, 3, -4], "train.py:9", id="at all layers of the part that are not frozen"),
+        pytest.param([5], "train.py:9", id="outside of the part, which is also called without a graph elsewhere"),
     ],
 )
 def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
     tmp_path: Path, write_trace: WriteTrace, cut_off: list[int], place: str
 ) -> None:
-    places = (events.Location(1, "train.py", 9, "Net.forward"), events.Location(2, "net.py", 3, "Part.forward"))
+    places = (
+        events.Location(1, "train.py", 9, "Net.forward"),
+        events.Location(2, "net.py", 3, "Part.forward"),
+        events.Location(3, "train.py", 30, "Net.sample"),
+    )
     modules = [
         events.Module(2, "model.part", "Part", 1, 1, parameters=4),
         events.Module(3, "model.part.fc", "Linear", 1, 2, parameters=2),
@@ -604,6 +609,14 @@ def test_parameters_that_no_gradient_reaches_are_told_where_the_graph_is_cut(
         events.ReturnModule(2, module=2, cut_off=2 in cut_off),
         CALLS[1],
     ]
+    if 5 in cut_off:
+        sampled = [
+            events.CallModule(1, module=2, location=3, training=True),
+            events.CallModule(1, module=3, location=2, training=True),
+            events.ReturnModule(2, module=3, cut_off=True),
+            events.ReturnModule(2, module=2, cut_off=True),
+        ]
+        called = [*called, *called, CALLS[0], *sampled, CALLS[1]]
     state = [weight(), weight(2, "model.part.fc.w", 3), weight(3, "model.part.v", 2)]
     if -4 in cut_off:
         state.append(structs.replace(weight(4, "model.part.other.w", 4), requires_grad=False))
