@@ -382,8 +382,8 @@ class GraphPattern(Happening, frozen=True, gc=False):
     - "softmax": over dimension `dim` of a tensor of `shape`. `made` is the location of the line that computes it, if
       `dim` is 0 and only one line of the modules' code computes a softmax over it.
     - "class-softmax": a softmax over the samples makes the probabilities of classes, of `shape`. `made` likewise.
-    - "softmax-over-queries": a softmax over dimension `dim` of products of queries and keys, of `shape`, whose other
-      dimension is then summed over. `made` is the location of the only line of the modules' code with a softmax.
+    - "softmax-over-queries": a softmax over dimension `dim` of products of queries and keys, of `shape`, which are then
+      summed over another dimension. `made` is the location of the only line of the modules' code with a softmax.
     - "self-similarity": a log-softmax over a matrix of `shape`, the products of vectors with themselves, not masked.
     - "view": of a tensor of `shape` (a, b, c), to (b, a * c). A view moves no element, so rows are mixed.
     - "heads-view": of queries and keys of `shape` (batch, tokens, features), split into `dim` heads as (batch, dim,
@@ -520,6 +520,7 @@ class SourcePattern(Happening, frozen=True, gc=False):
     - "loss-unmasked": the loss at `made` compares an output with the labels in `names`, of all nodes of a graph, of
       which `other` selects some.
     - "seed-repeated": each pass of a training loop calls what is in `names`, at `made`, and then draws, at `other`.
+    - "batch-unused": a training loop, at `made`, reads none of the variables in `names`, the parts of its batch.
     - "returns-backwards", "returns-forwards": a loop over rewards appends the discounted returns in `names` in reverse,
       at `made`, or adds them up from the first reward, from `made` on.
     - "noise-of-one-step": `made` mixes a sample and noise by the level in `names`, whose cumulative product is computed

@@ -37,10 +37,11 @@ SAME_BATCH: Final = Rule(
     "The same first batch in every step",
     "At least nine of ten iterations over a data loader, and at least seven, yielded only the first of several "
     "batches in a fixed order. An optimizer step followed each, and then a model was called for training. Or, in the "
-    "code of the training program, each pass of the training loop sets a constant seed and then draws, and the first "
-    "three inputs of a model in training were equal to the bit.",
+    "code of the training program, each pass of the training loop sets a constant seed and then draws, or never reads "
+    "the variables of the loop, which have the batch; and the first three inputs of a model in training were equal to "
+    "the bit.",
     "Keep one iterator, and create a new one when it is exhausted: `next(iter(loader))` starts over each time. Set the "
-    "seed once, before the loop.",
+    "seed once, before the loop. Pass the batch of the loop to the model.",
     "show {run} --kind loading",
     sources=(
         "https://github.com/ZhaoJ9014/face.evoLVe/pull/39",
@@ -186,6 +187,12 @@ def _look(evidence: Evidence) -> Sight | None:
                 findings.append(
                     SAME_BATCH.finding(source.event.names[0], reason, rank, place=source.place, evidence=told)
                 )
+            elif source.event.what == "batch-unused" and _are_inputs_equal(of_process):
+                is_any = True
+                name = ", ".join(source.event.names)
+                reason = "the loop does not use its batch, and each step has the same one"
+                told = ["the first inputs in training are equal to the bit"]
+                findings.append(SAME_BATCH.finding(name, reason, rank, place=source.place, evidence=told))
             elif source.event.what == "training-data-evaluated":
                 is_any = True
                 reason = f"`{source.event.names[1]}` has the training data"

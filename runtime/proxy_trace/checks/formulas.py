@@ -5,7 +5,7 @@
 | comparisons of rows that were divided by the norm of the whole batch, or of each column | normalised-by-batch |
 | noise that is scaled by the variance of the divergence | scale-is-variance |
 | log-probabilities times the error of a critic, which is not detached | advantage-not-detached |
-| a softmax over one dimension of the products of queries and keys, and a sum over the other | softmax-over-queries |
+| a softmax over one dimension of the products of queries and keys, and a sum over another | softmax-over-queries |
 | a custom function whose `backward` does not read the gradient of its result | backward-ignores-gradient |
 | a term that the source cuts off the graph | loss-term-cut-off |
 | a divergence that is summed, and a reconstruction that is averaged | divergence-outweighs |
@@ -205,8 +205,8 @@ CUT_TERM: Final = Rule(
 QUERIES: Final = Rule(
     "softmax-over-queries",
     WARNING,
-    "Attention weights that sum to 1 over the queries",
-    "An attention of n queries to n keys applies a softmax to their products, and then sums values over the other "
+    "Attention weights that sum to 1 over the queries or the heads",
+    "An attention of n queries to n keys applies a softmax to their products, and then sums values over another "
     "dimension: the weights with which one query sums up the values do not sum to 1. Either the softmax has the wrong "
     "dimension, or a transposition is missing before the second product. Weights that are divided by their sum first "
     "are not reported.",

@@ -704,7 +704,7 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Structure",
-        "An attention normalises its weights over the queries, but sums over the keys.",
+        "An attention normalises its weights over the queries or the heads, but sums over the keys.",
         "softmax-over-queries",
         (
             "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",

@@ -1,4 +1,4 @@
-"""Finds attentions whose weights sum to 1 over the queries, although each query takes the sum over the keys."""
+"""Finds attentions whose weights sum to 1 over queries or heads, although each query takes the sum over the keys."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ _ONE: Final = -1
 
 
 def softmaxes_over_queries(graph: LossGraph) -> Iterator[Pattern]:
-    """The first softmax over products of n queries and n keys whose other dimension is then summed over.
+    """The first softmax over products of n queries and n keys that sums to 1 over the queries, or over the heads.
 
-    Only weights that go unchanged into that sum count: slots that compete for their inputs are divided by their sum.
+    The dimension of the keys is the one that is then summed over. Only weights that go unchanged into that sum count:
+    slots that compete for their inputs are divided by their sum.
     """
     for node in graph.named(SOFTMAXES)[:_MOST_ATTENTIONS]:
         shape, dim = shape_of(node), saved_number(node, "dim")
@@ -53,10 +54,14 @@ def softmaxes_over_queries(graph: LossGraph) -> Iterator[Pattern]:
         dim %= len(shape)
         summed = set(_summed_dims(graph, node, len(shape)))
         if len(summed) == 1 and shape[dim] > 1:
-            (other,) = summed
-            if dim and other not in (dim, _ONE) and shape[other] == shape[dim]:
+            (keys,) = summed
+            if dim and keys not in (dim, _ONE) and shape[keys] in _without(shape, (0, keys)):
                 yield Pattern(OVER_QUERIES, shape, dim=dim)
                 return
+
+
+def _without(shape: Sequence[int], dims: Sequence[int]) -> list[int]:
+    return [size for dim, size in enumerate(shape) if dim not in dims]
 
 
 def _summed_dims(graph: LossGraph, softmax: Any, dimensions: int) -> Iterator[int]:

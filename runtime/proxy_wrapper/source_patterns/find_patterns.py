@@ -41,6 +41,7 @@ from proxy_wrapper.source_patterns.unmasked_losses import unmasked_losses
 from proxy_wrapper.source_patterns.unread_ends import unread_ends
 from proxy_wrapper.source_patterns.unread_residuals import unread_residuals
 from proxy_wrapper.source_patterns.unrestored_weights import unrestored_weights
+from proxy_wrapper.source_patterns.unused_batches import unused_batches
 from proxy_wrapper.source_patterns.whole_argmax import whole_argmax
 from proxy_wrapper.source_patterns.whole_freezes import whole_freezes
 
@@ -80,6 +81,7 @@ _FINDERS_OF_FILES: Final = (
     misordered_returns,
     noise_levels,
     repeated_seeds,
+    unused_batches,
     unmasked_losses,
     own_statistics,
 )

@@ -131,15 +131,22 @@ def test_held_out_data_that_are_all_training_data(
 
 
 @pytest.mark.parametrize(
+    "pattern",
+    [
+        events.SourcePattern(1, what="seed-repeated", names=["torch.manual_seed(0)"], made=3, other=4),
+        events.SourcePattern(1, what="batch-unused", names=["xb", "yb"], made=3),
+    ],
+    ids=["a seed", "an unused batch"],
+)
+@pytest.mark.parametrize(
     ("bits", "is_told"),
     [(["a", "a", "a"], True), (["a", "a", "b"], False), (["a", "a"], False), ([None] * 3, False)],
     ids=["equal", "another one", "too few", "not read"],
 )
-def test_a_seed_that_repeats_the_inputs(
-    tmp_path: Path, write_trace: WriteTrace, bits: list[str | None], is_told: bool
+def test_code_that_repeats_the_inputs(
+    tmp_path: Path, write_trace: WriteTrace, pattern: events.SourcePattern, bits: list[str | None], is_told: bool
 ) -> None:
     lines = [events.Location(3, "train.py", 20, "draw"), events.Location(4, "train.py", 21, "draw")]
-    seed = events.SourcePattern(1, what="seed-repeated", names=["torch.manual_seed(0)"], made=3, other=4)
     calls: list[events.Event] = []
     for step, each in enumerate(bits):
         given = events.Statistics(0.0, 1.0, bits=each)
@@ -151,6 +158,6 @@ def test_a_seed_that_repeats_the_inputs(
             events.ReturnModule(3, step, 1),
         ]
     layer = events.Module(2, "model.fc", "Linear", 1, 1)
-    path = write_trace(tmp_path / "a.jsonl", *lines, NET, layer, seed, *calls)
+    path = write_trace(tmp_path / "a.jsonl", *lines, NET, layer, pattern, *calls)
     found = [(each.code, each.place) for each in find(path, data_order.CHECK)]
     assert found == [("same-batch", "train.py:20")] * is_told
