@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy_trace.checks.check import Check, Sight
 from proxy_trace.checks.evidence import NO_TRAINING, is_recorded, is_sampled, of
-from proxy_trace.checks.finding import ERROR, NOTE
+from proxy_trace.checks.finding import ERROR, NOTE, WARNING
+from proxy_trace.checks.rounding import are_updates_lost
 from proxy_trace.checks.rule import Rule
 from proxy_trace.reading.folded_names import fold_names
 from proxy_trace.terminal.units import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy_trace.checks.evidence import Evidence
     from proxy_trace.checks.finding import Finding
@@ -93,7 +94,9 @@ TOO_SMALL: Final = Rule(
     ERROR,
     "Updates lost in rounding",
     "A parameter in half precision had non-zero gradients, but no step changed its values: the updates are smaller "
-    "than half the distance to the next number that its dtype can represent.",
+    "than half the distance to the next number that its dtype can represent. Or steps changed few elements of a "
+    "weight, which is a warning: with SGD without momentum, or Adam, the root mean square of its updates reached in "
+    "none of at least ten steps an eighth of that half, taken at the root mean square of the elements.",
     "Keep the weights in float32 and use `torch.autocast` for the calls; or use an optimizer that keeps a float32 "
     "copy.",
     "history {run} {name}",
@@ -101,6 +104,7 @@ TOO_SMALL: Final = Rule(
     ("Micikevicius et al., Mixed Precision Training, ICLR 2018",),
     explains=("no-effect",),
 )
+_MOSTLY_TOO_SMALL: Final = TOO_SMALL._replace(severity=WARNING)
 ONLY_EVALUATED: Final = Rule(
     "only-evaluated",
     NOTE,
@@ -183,6 +187,7 @@ class _Judge:
         self._modules = {module.id: module for module in of_process.process.modules}
         self._has_optimizer = bool(of_process.process.steps)
         optimizers = of_process.training.optimizers.values()
+        self._optimizers = {number: each for each in optimizers for number in each.tensors if each.steps}
         self._idle = {number for each in optimizers if not each.steps for number in each.tensors}
         # A part that was removed from the model is not missing: a replaced head, a weight that is now computed.
         self._parameters = [
@@ -222,22 +227,27 @@ class _Judge:
             reason = self._reason(tensor, module)
             if reason is not None:
                 tensors_by_reason.setdefault(reason, []).append(tensor)
-        all_names = [tensor.name for tensor in self._parameters]
         rank = self._of_process.process.rank
         return [
             reason.rule.finding(
                 name, reason.words, [rank], count, place=self._place(reason.rule, name, tensors), concerns=[name]
             )
             for reason, tensors in tensors_by_reason.items()
-            for name, count in fold_names([tensor.name for tensor in tensors], all_names)
+            for name, count in self._folded(reason.rule, [tensor.name for tensor in tensors])
         ]
+
+    def _folded(self, rule: Rule, names: list[str]) -> Iterable[tuple[str, int]]:
+        """The names for which one finding each is made, with how many parameters it counts."""
+        if rule is _MOSTLY_TOO_SMALL:  # One choice of a dtype is behind all of these.
+            return [(names[0], len(names))]
+        return fold_names(names, [tensor.name for tensor in self._parameters])
 
     def _place(self, rule: Rule, name: str, tensors: Sequence[TensorSummary]) -> str:
         """Where the optimizer was created, or the module with the parameters `name` was called or created."""
         prefix = name.removesuffix("*")
         first = next(tensor for tensor in tensors if tensor.name == name or tensor.name.startswith(prefix))
         root = self._modules.get(self._roots[first.id])
-        if rule in (MISSES_PARAMETERS, TOO_SMALL):
+        if rule in (MISSES_PARAMETERS, TOO_SMALL, _MOSTLY_TOO_SMALL):
             optimizer = self._nearest_optimizer(first, root)
             if optimizer is not None and optimizer.origin:
                 return optimizer.origin
@@ -316,7 +326,9 @@ class _Judge:
             unfrozen = format_count(tensor.unfrozen_step, "step")
             return _Reason(MISSES_PARAMETERS, f"unfrozen after {unfrozen}, but {_NO_OPTIMIZER}")
         if tensor.has_changed:
-            return None
+            is_lost = are_updates_lost(tensor, self._optimizers.get(tensor.id))
+            dtype = tensor.type.partition("[")[0]
+            return _Reason(_MOSTLY_TOO_SMALL, f"nearly all of its updates are lost in {dtype}") if is_lost else None
         if not (tensor.requires_grad or tensor.gradients):
             return _FROZEN
         if not tensor.is_compared:

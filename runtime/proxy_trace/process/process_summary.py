@@ -100,6 +100,7 @@ class TensorSummary(msgspec.Struct):
         left_place: where the first backward pass began that left such a gradient, as "file:line".
         has_nonzero_gradient: whether some gradient had a nonzero element.
         largest_gradient: the largest finite magnitude of an element of its gradients.
+        largest_gradient_norm: the largest L2 norm of its gradients; infinite if one overflowed.
         made_anew: how often another tensor with other values replaced it.
         frozen_steps: how many steps changed it although it was frozen and its gradient was zero.
         frozen_moves: for a buffer, the number of steps between which it changed since a parameter of its module last
@@ -141,6 +142,7 @@ class TensorSummary(msgspec.Struct):
     last_gradient: events.Statistics | None = None
     has_nonzero_gradient: bool = False
     largest_gradient: float = 0.0
+    largest_gradient_norm: float = 0.0
     made_anew: int = 0
     frozen_steps: int = 0
     first_frozen_step: int = -1
@@ -155,7 +157,7 @@ class TensorSummary(msgspec.Struct):
         self.updates, self.changes = {}, {}
         self.has_changed = self.is_stepped = self.is_without_optimizer = self.has_nonzero_gradient = False
         self.undecided = self.gradients = self.missing_gradients = self.cleared_gradients = 0
-        self.last_gradient, self.largest_gradient = None, 0.0
+        self.last_gradient, self.largest_gradient, self.largest_gradient_norm = None, 0.0, 0.0
         self.unfrozen_step = self.last_gradient_step = -1
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_trace.process.process_summary import TensorSummary
@@ -136,6 +137,8 @@ class TensorCollector:
             tensor.has_nonzero_gradient |= lowest != 0.0 or highest != 0.0
         elif lowest is not None:
             tensor.has_nonzero_gradient = True
+        norm = statistics.norm if isinstance(statistics.norm, float) else math.inf
+        tensor.largest_gradient_norm = max(tensor.largest_gradient_norm, norm)
         if statistics.norm == "inf":
             self._check_norm(event, tensor)
 

@@ -1,7 +1,8 @@
 """Finds the line of a function that counts how often the output of a model equals a variable.
 
 Nothing is run. The output is followed only through what keeps its shape, or takes the index of the largest score of
-each row, and only through variables that the innermost loop, or the function, assigns once.
+each row, and only through variables that the innermost loop, or the function, assigns once. One variable may select
+elements of both: `(model(x)[mask] > 0) == y[mask]`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,27 @@ class ComparedOutput(NamedTuple):
         line: the line.
         variable: the variable.
         is_index: whether the output was replaced by the index of the largest score of each row.
+        mask: the variable that selects elements of both; "" if there is none.
     """
 
     line: int
     variable: str
     is_index: bool
+    mask: str = ""
+
+
+class _Part(NamedTuple):
+    """What an expression is computed from, whether by the index of the largest of each row, and what selects of it."""
+
+    source: ast.expr
+    is_index: bool = False
+    mask: str = ""
+
+    def within(self, source: ast.expr, is_index: bool, mask: str) -> _Part | None:
+        """The part of another source that this is, if its own source is that part; None for one of two kinds."""
+        if (self.is_index and is_index) or (self.mask and mask):
+            return None
+        return _Part(source, self.is_index or is_index, self.mask or mask)
 
 
 def compared_output(
@@ -51,28 +68,31 @@ def compared_output(
     """
     around = _innermost(function, line)
     stores = _stores(around)
-    outputs: dict[str, bool] = {}
+    outputs: dict[str, _Part] = {}
 
-    def found(value: ast.expr) -> bool | None:
-        """Whether an expression is an index (True) or has the shape of the output (False); None for another one."""
-        value, is_index = _stripped(value, modules)
-        if isinstance(value, ast.Name) and value.id in outputs:
-            return None if is_index and outputs[value.id] else is_index or outputs[value.id]
-        is_here = isinstance(value, ast.Call) and value.lineno <= line <= (value.end_lineno or value.lineno)
-        return is_index if isinstance(value, ast.Call) and is_here and is_model(value.func) else None
+    def found(value: ast.expr) -> _Part | None:
+        """The part of the output that an expression is; None for another one."""
+        part = _stripped(value, modules)
+        source = part.source
+        if isinstance(source, ast.Name) and source.id in outputs:
+            return part.within(*outputs[source.id])
+        is_here = isinstance(source, ast.Call) and source.lineno <= line <= (source.end_lineno or source.lineno)
+        return part if isinstance(source, ast.Call) and is_here and is_model(source.func) else None
 
     for target, value in _assignments(around):
-        kind = found(value)
-        if kind is not None and len(stores[target]) == 1:
-            outputs[target] = kind
+        part = found(value)
+        if part is not None and len(stores[target]) == 1:
+            outputs[target] = part
     for node in ast.walk(around):
         for output, labels in _both_ways(counted_comparison(node)):
-            kind = found(output)
-            other, is_index = _stripped(labels, modules)
-            if kind is None or is_index or not isinstance(other, ast.Name) or other.id in outputs:
+            part, other = found(output), _stripped(labels, modules)
+            if part is None or other.is_index or other.mask != part.mask or not isinstance(other.source, ast.Name):
                 continue
-            if not any(line <= each <= output.lineno for each in stores.get(other.id, ())):
-                return ComparedOutput(output.lineno, other.id, kind)
+            read = {other.source.id, part.mask}
+            if read.isdisjoint(outputs) and not any(
+                line <= each <= output.lineno for name in read for each in stores.get(name, ())
+            ):
+                return ComparedOutput(output.lineno, other.source.id, part.is_index, part.mask)
     return None
 
 
@@ -130,15 +150,17 @@ def _indices_of(value: ast.expr) -> ast.expr:
     return value if found is None or not (is_second or is_indices) else found
 
 
-def _stripped(value: ast.expr, modules: Mapping[str, str]) -> tuple[ast.expr, bool]:
-    """An expression without what keeps its shape, and whether the index of the largest of each row is taken of it."""
-    is_index = False
+def _stripped(value: ast.expr, modules: Mapping[str, str]) -> _Part:
+    """An expression without what keeps its shape, takes the index of the largest of each row, or selects of it."""
+    is_index, mask = False, ""
     while True:
         value = _indices_of(value)
         if isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.comparators[0], ast.Constant):
             value = value.left
         elif isinstance(value, ast.Attribute) and value.attr in _KEEPING:
             value = value.value
+        elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Name) and not mask:
+            value, mask = value.value, value.slice.id
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             name, base, given = value.func.attr, value.func.value, list(value.args)
             if module_of(base, modules) in _LIBRARIES and given:
@@ -147,7 +169,8 @@ def _stripped(value: ast.expr, modules: Mapping[str, str]) -> tuple[ast.expr, bo
             if name == "argmax" and len(rest) == 1 and rest <= _ROWS and not is_index:
                 is_index = True
             elif name not in _KEEPING and name != "to":
-                return value, is_index
+                break
             value = base
         else:
-            return value, is_index
+            break
+    return _Part(value, is_index, mask)

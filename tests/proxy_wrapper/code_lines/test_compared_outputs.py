@@ -19,7 +19,7 @@ def test(model, loader):
 """
 
 
-def found(called: str, counted: str) -> tuple[int, str, bool] | None:
+def found(called: str, counted: str) -> tuple[int, str, bool, str] | None:
     function = ast.parse(textwrap.dedent(LOOP.format(called, counted))).body[0]
     return compared_output(function, 5, lambda each: ast.unparse(each) == "model")
 
@@ -39,7 +39,19 @@ def found(called: str, counted: str) -> tuple[int, str, bool] | None:
     ],
 )
 def test_a_count_of_equal_values(called: str, counted: str, is_index: bool) -> None:
-    assert found(called, counted) == (6, "y", is_index)
+    assert found(called, counted) == (6, "y", is_index, "")
+
+
+@pytest.mark.parametrize(
+    ("called", "counted", "is_index"),
+    [
+        ("pred = (model(x)[mask] > 0).float()", "acc = (pred == y[mask]).float().mean()", False),
+        ("out = model(x)", "correct += (out[mask].argmax(1) == y[mask]).sum()", True),
+        ("pred = model(x).argmax(1)", "correct += (pred[mask] == y[mask]).sum()", True),
+    ],
+)
+def test_a_count_of_selected_values(called: str, counted: str, is_index: bool) -> None:
+    assert found(called, counted) == (6, "y", is_index, "mask")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +66,9 @@ def test_a_count_of_equal_values(called: str, counted: str, is_index: bool) -> N
         pytest.param("out = model(x)", "correct += (out.argmax(0) == y).sum()", id="another dimension"),
         pytest.param("out = model(x)", "correct += (out.max(1)[0] == y).sum()", id="the largest itself"),
         pytest.param("out = model(x)", "pairs = out == y", id="not counted"),
+        pytest.param("out = model(x)", "correct += (out[mask] == y).sum()", id="selected outputs only"),
+        pytest.param("out = model(x)", "correct += (out[mask] == y[other]).sum()", id="selected in two ways"),
+        pytest.param("out = model(x)", "mask = y > 0; correct += (out[mask] == y[mask]).sum()", id="selected later"),
         pytest.param("out = other(x)", "correct += (out == y).sum()", id="another model"),
     ],
 )
@@ -70,10 +85,10 @@ def test_another_loop_may_use_the_same_variables() -> None:
         correct += ((out > 0) == y).sum()
     """
     script = ast.parse(textwrap.dedent(text))
-    assert compared_output(script, 5, lambda each: ast.unparse(each) == "model") == (6, "y", False)
+    assert compared_output(script, 5, lambda each: ast.unparse(each) == "model") == (6, "y", False, "")
 
 
 def test_torch_under_another_name() -> None:
     function = ast.parse(textwrap.dedent(LOOP.format("out = model(x)", "n += (th.argmax(out, 1) == y).sum()"))).body[0]
-    for modules, expected in (({"th": "torch"}, (6, "y", True)), ({}, None)):
+    for modules, expected in (({"th": "torch"}, (6, "y", True, "")), ({}, None)):
         assert compared_output(function, 5, lambda each: ast.unparse(each) == "model", modules) == expected

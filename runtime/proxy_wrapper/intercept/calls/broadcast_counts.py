@@ -17,7 +17,7 @@ from proxy_wrapper.program_code.assigned_lines import AssignedLine
 from proxy_wrapper.program_code.imported_modules import modules_among
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import CodeType
 
     from proxy_wrapper.intercept.calls.callers import Caller
@@ -55,7 +55,7 @@ class BroadcastCounts:
         """Read the code that calls an outermost module, before the call."""
         compared = compared_output(caller.function, caller.line, caller.is_module, modules_among(caller.body.names))
         labels = None if compared is None else caller.body.values.get(compared.variable)
-        if compared is not None and type(labels) is torch.Tensor:
+        if compared is not None and type(labels) is torch.Tensor and _selects(caller.body.values, compared.mask):
             shape = tuple(labels.shape)
             self.pending[entry.id, location] = _Labels(shape, caller.body.code, compared.line, compared.is_index)
 
@@ -84,6 +84,12 @@ class BroadcastCounts:
             made=made,
         )
         tracer.broadcast(event, location, level=INFO, also=(made,))
+
+
+def _selects(values: Mapping[str, object], mask: str) -> bool:
+    """Whether a variable selects rows; "" selects them all."""
+    selecting = values.get(mask)
+    return not mask or (type(selecting) is torch.Tensor and selecting.dim() == 1)
 
 
 def may_count(code: CodeType) -> bool:

@@ -47,6 +47,23 @@ def test_outputs_that_are_compared_with_labels_of_another_shape(
     assert found == [("metric-broadcasts", "model")] * is_told
 
 
+def count_selected(model: nn.Module, x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor | int) -> int:
+    """How many of the selected outputs of a model have the sign of their label."""
+    return int(((model(x)[mask] > 0).float() == y[mask]).sum().item())
+
+
+@pytest.mark.parametrize(
+    ("mask", "is_told"),
+    [(torch.arange(6) > 2, True), (torch.tensor([0, 3]), True), (4, False)],
+    ids=["a mask", "indices", "one number"],
+)
+def test_selected_outputs(tmp_path: Path, mask: torch.Tensor | int, is_told: bool) -> None:
+    model = Proxy.Proxy(nn.Linear(3, 1), recurse=True, name="model", logdir=tmp_path, log_level=Proxy.INFO)
+    count_selected(model, torch.randn(6, 3), torch.ones(6), mask)
+    Proxy.unproxy(model)
+    assert [each.code for each in find(tmp_path, metrics.CHECK)] == ["metric-broadcasts"] * is_told
+
+
 @pytest.mark.parametrize(("labels", "is_told"), [((6, 1), True), ((6,), False), ((1, 6), False)])
 def test_classes_that_are_compared_with_a_column_of_labels(
     tmp_path: Path, labels: tuple[int, ...], is_told: bool
