@@ -923,6 +923,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
+        "Two parts of one data set are given different transforms, but the last one applies to both.",
+        "transform-shared",
+        ("https://github.com/yoshitomo-matsubara/torchdistill/issues/209",),
+    ),
+    KindOfBug(
+        "Loss and data",
         "A map of labels is resized by interpolation, which gives pixels the label of another class.",
         "labels-interpolated",
         (

@@ -7,6 +7,7 @@
 | moves an image at random in `__getitem__`, and its mask otherwise or not at all | mask-augmented-apart |
 | augments validation or test images at random | evaluation-augmented |
 | normalises training images, and not those of validation or tests | evaluation-not-normalized |
+| gives parts of one data set different transforms, through the data set itself | transform-shared |
 | resizes a map of labels by interpolation | labels-interpolated |
 | standardises validation or test data by their own mean and deviation | evaluation-own-statistics |
 | subtracts bytes in `__getitem__`, and the values of some samples wrap around | byte-difference-wraps |
@@ -143,6 +144,21 @@ OWN: Final = Rule(
     ),
 )
 
+SHARED: Final = Rule(
+    "transform-shared",
+    WARNING,
+    "Parts of a data set that share the last transform",
+    "In the code of the training program, `random_split` or `Subset` makes parts of one data set, and the transforms "
+    "of two parts differ: each is assigned by `part.dataset.transform = ...`; or the data set was created with one, "
+    "which another replaces for a part that is called validation or test data. But all parts have the same data set, "
+    "so the last transform applies to all of them. Training data lose their augmentation, or held-out data are "
+    "augmented. Assignments in loops are not judged, nor parts that get a data set of their own.",
+    "Create the data set once for each transform, and take the parts from these with the same indices: "
+    "`Subset(train_data, order[:n])` and `Subset(val_data, order[n:])`.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/yoshitomo-matsubara/torchdistill/issues/209",),
+)
+
 
 def _look(evidence: Evidence) -> Sight | None:
     findings: list[Finding] = []
@@ -165,6 +181,11 @@ def _look(evidence: Evidence) -> Sight | None:
             elif event.what == "evaluation-augmented":
                 name, drawn = event.names
                 findings.append(AT_RANDOM.finding(name, f"`{drawn}` changes it at random", rank, place=place))
+            elif event.what == "transform-shared":
+                part, changed = event.names
+                which = "the one it was created with" if other == place else f"the one assigned at {other}"
+                reason = f"`{changed}` is a part of the same data set: this transform replaces {which}"
+                findings.append(SHARED.finding(f"{part}.dataset", reason, rank, place=place))
             elif event.what == "evaluation-not-normalised":
                 name, training = event.names
                 reason = f"it is not normalised as `{training}` is, at {other}"
@@ -185,6 +206,6 @@ CHECK: Final = Check(
     "preparation",
     "data were prepared rightly",
     _look,
-    (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE, INTERPOLATED, OWN),
+    (APART, SCALER, WRAPS, AUGMENTED, AT_RANDOM, OTHERWISE, INTERPOLATED, OWN, SHARED),
 )
 """Applies if the source shows that they were not."""

@@ -160,7 +160,8 @@ def _stripped(value: ast.expr, modules: Mapping[str, str]) -> _Part:
         elif isinstance(value, ast.Attribute) and value.attr in _KEEPING:
             value = value.value
         elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Name) and not mask:
-            value, mask = value.value, value.slice.id
+            mask = value.slice.id
+            value = value.value
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             name, base, given = value.func.attr, value.func.value, list(value.args)
             if module_of(base, modules) in _LIBRARIES and given:

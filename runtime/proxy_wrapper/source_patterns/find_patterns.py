@@ -32,6 +32,7 @@ from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_spli
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
 from proxy_wrapper.source_patterns.shared_models import shared_models
+from proxy_wrapper.source_patterns.shared_transforms import shared_transforms
 from proxy_wrapper.source_patterns.steps_after_loops import steps_after_loops
 from proxy_wrapper.source_patterns.training_data_evaluated import training_data_evaluated
 from proxy_wrapper.source_patterns.unadded_noise import unadded_noise
@@ -62,6 +63,7 @@ _FINDERS: Final = (
         steps_after_loops,
         whole_argmax,
     ),
+    shared_transforms,
     *(undone_freezes, overwritten_gradients, data_ties, whole_freezes, unclamped_intersections, interpolated_labels),
 )
 """Those that read each scope by itself."""

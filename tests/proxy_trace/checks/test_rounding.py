@@ -12,7 +12,7 @@ from proxy_trace.process.process_summary import TensorSummary
 from proxy_trace.process.training_summary import GroupSummary, OptimizerSummary
 from proxy_wrapper import events
 
-ADAM = {"betas.0": 0.9, "betas.1": 0.999, "weight_decay": 0.0}
+ADAM: dict[str, Any] = {"betas.0": 0.9, "betas.1": 0.999, "weight_decay": 0.0}
 
 
 def optimizer(name: str, rate: float, steps: int = 10, **settings: Any) -> OptimizerSummary:
