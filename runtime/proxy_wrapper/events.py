@@ -510,6 +510,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       batches at `other` compares it with the second, their labels.
     - "intersection-unclamped": the product in `names`, at `made`, is the area of the intersection of two boxes, and its
       factors are negative where these lie apart.
+    - "arguments-exchanged": `made` calls the function that is first in `names`, defined at `other`, with the second and
+      the third, each in the place of the parameter that is named like the other.
     - "labels-interpolated": `made` resizes the label map in `names` by interpolation, and `other` cuts the result to
       integers.
     - "scaled-by-own-statistics": `made` standardises the first of `names`, validation or test data, by their own

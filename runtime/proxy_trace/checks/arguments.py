@@ -1,6 +1,6 @@
-"""Checks that the arguments of losses and distributions stand where they belong.
+"""Checks that the arguments of losses, of distributions and of the program's own functions stand where they belong.
 
-Two tensors of one shape can be exchanged without an error. Their names in the call tell what they are, or which of them
+Two values of one type can be exchanged without an error. Their names in the call tell what they are, or which of them
 has a gradient.
 """
 
@@ -24,11 +24,14 @@ SWAPPED: Final = Rule(
     "`positive`, and the reverse: `triplet(anchor, negative, positive)`. It pulls different samples together and "
     "pushes equal ones apart. Or a cross entropy, binary or of classes, has a gradient for its targets and none for "
     "its scores: the prediction was passed as the target. A prediction that goes into another loss, too, is not "
-    "reported.",
+    "reported. Or the program calls a function of the same file, or creates an object, with two arguments that are "
+    "each named as the parameter of the other, such as an epoch and a mode. Names of one kind, such as two sizes, are "
+    "often exchanged on purpose, and are not reported.",
     "Pass the arguments in the order of the parameters, or by keyword: `positive=...`, `negative=...`, `target=...`.",
     "show {run} --kind graph_pattern",
     sources=(
         "https://github.com/autonomousvision/sledge/issues/4",
+        "https://github.com/WenjieDu/PyGrinder/issues/42",
         "Rice et al., Detecting Argument Selection Defects, OOPSLA 2017",
     ),
     explains=("wrong-loss-sign",),
@@ -71,8 +74,13 @@ def _look(evidence: Evidence) -> Sight | None:
                 reported.add((event.what, place))
                 rule, name, reason = _RULES[event.what]
                 findings.append(rule.finding(name, reason, [of_process.process.rank], step=event.step, place=place))
+        for source in of_process.acts.sources:
+            if source.event.what == "arguments-exchanged":
+                function, one, two = source.event.names
+                reason = f"`{one}` and `{two}` stand in each other's place; it is defined at {source.other}"
+                findings.append(SWAPPED.finding(function, reason, [of_process.process.rank], place=source.place))
     return Sight(findings, evidence.compiled_words) if findings else None
 
 
-CHECK: Final = Check("arguments", "arguments of losses stand where they belong", _look, (SWAPPED, DEVIATION))
+CHECK: Final = Check("arguments", "arguments stand where they belong", _look, (SWAPPED, DEVIATION))
 """Present only if it finds something, because few programs call such functions."""

@@ -1172,9 +1172,14 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Loss and data",
-        "Two arguments of a loss stand in each other's place.",
+        "Two arguments of a loss, or of a function of the program, stand in each other's place.",
         "arguments-swapped",
-        ("https://github.com/autonomousvision/sledge/issues/4",),
+        (
+            "https://github.com/autonomousvision/sledge/issues/4",
+            "https://github.com/WenjieDu/PyGrinder/issues/42",
+            "https://github.com/kimiyoung/transformer-xl/issues/96",
+            "https://github.com/facebookresearch/higher/blob/main/examples/deep-energy-mnist.py#L116",
+        ),
     ),
     KindOfBug(
         "Loss and data",

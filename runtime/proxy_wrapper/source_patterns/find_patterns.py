@@ -12,6 +12,7 @@ from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
 from proxy_wrapper.source_patterns.data_ties import data_ties
 from proxy_wrapper.source_patterns.decay_exceptions import decay_exceptions
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
+from proxy_wrapper.source_patterns.exchanged_arguments import exchanged_arguments
 from proxy_wrapper.source_patterns.interpolated_labels import interpolated_labels
 from proxy_wrapper.source_patterns.kept_weights import worst_kept
 from proxy_wrapper.source_patterns.left_loops import left_loops
@@ -86,6 +87,7 @@ _FINDERS_OF_FILES: Final = (
     unused_batches,
     unmasked_losses,
     own_statistics,
+    exchanged_arguments,
 )
 """Those that read all scopes of a file together."""
 

@@ -11,11 +11,14 @@ from torch import nn
 
 import proxy_wrapper.proxy as Proxy
 from proxy_trace.checks import arguments
-from tests.proxy_trace.checks.judged import find
+from proxy_wrapper import events
+from tests.proxy_trace.checks.judged import NET, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.proxy_trace.conftest import WriteTrace
 
 Y = (torch.arange(6) % 2).float()[:, None]
 SOFT = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
@@ -43,6 +46,13 @@ def both_directions(out: torch.Tensor) -> None:
     """The cross entropy of both directions."""
     p = out.sigmoid()
     (F.binary_cross_entropy(p, Y) + F.binary_cross_entropy(Y.clamp(0.1, 0.9), p)).backward()
+
+
+def test_exchanged_arguments_of_a_function_are_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    places = (events.Location(3, "train.py", 21, "main"), events.Location(2, "train.py", 4, "train"))
+    record = events.SourcePattern(1, what="arguments-exchanged", names=["train", "mode", "epoch"], made=3, other=2)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", *places, NET, record), arguments.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("arguments-swapped", "train", "train.py:21")
 
 
 @pytest.mark.parametrize(
