@@ -193,7 +193,8 @@ class StateTensor(Event, frozen=True, gc=False):
     dimension 0. Its statistics are those of the local shard. `removed`: the model no longer had a tensor of this name
     when the trace was last written out. `freed`: the parameter had a single gradient and no optimizer, and the model
     was freed before it could be seen whether the parameter changed. `filled`, for a matrix whose elements all equal one
-    number other than 0, is the location of the only line where the `__init__` of an enclosing module fills tensors.
+    number, is the location of the only line where the `__init__` of an enclosing module fills tensors; for a matrix of
+    zeros, of the line there that names the matrix, or its layer.
     `derived`: the program computed the tensor from others and put it in the place of a parameter, as in the copies of
     a model whose inner steps MAML differentiates.
     """

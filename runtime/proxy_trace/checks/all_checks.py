@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy_trace.checks import (
     activations,
+    adapters,
     arguments,
     averages,
     batch_dimension,
@@ -97,6 +98,7 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
         scalers,
         optimizers,
         freezing,
+        adapters,
         rates,
         weight_decay,
         schedulers,

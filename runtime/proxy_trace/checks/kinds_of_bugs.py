@@ -412,6 +412,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "Both matrices of a low-rank adapter are zero at first, so that neither ever gets a gradient.",
+        "adapters-zero",
+        (
+            "https://github.com/Guitaricet/relora/issues/18",
+            "https://github.com/NovaSky-AI/SkyRL/pull/852",
+            "https://github.com/nvidia-cosmos/cosmos-predict2.5/pull/15",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
         "Low-rank adapters are frozen together with the model that they were added to, while they are still zero.",
         "adapters-frozen",
         ("https://github.com/huggingface/transformers/issues/26098",),

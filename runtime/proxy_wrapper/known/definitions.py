@@ -192,20 +192,29 @@ class Definitions:
     def _filled(self, state: StateEntry) -> int:
         """Where the program fills a weight with the one number that it holds; 0 if this is unknown.
 
-        It is the `__init__` of an enclosing module, or else the only line around that fills any tensor.
+        It is the `__init__` of an enclosing module, or else the only line around that fills any tensor. For a weight of
+        zeros, it is the line of such a method that names the weight, or its layer.
         """
         values = state.statistics
         # Normalisation layers start with vectors of ones, and a single row has no others to equal.
         is_matrix = "," in state.type and "[1," not in state.type
-        if not is_matrix or type(values) is not Statistics or values.minimum != values.maximum or not values.minimum:
+        if not is_matrix or type(values) is not Statistics or values.minimum != values.maximum:
             return 0
         entry: ModuleEntry | None = state.holder
         while entry is not None:
             module = entry.module()
-            found = 0 if module is None else self._locator.line(self._fillings.find(type(module)))
-            if found:
-                return found
+            if module is None:
+                line = None
+            elif values.minimum:
+                line = self._fillings.find(type(module))
+            else:
+                attribute = state.name.removeprefix(f"{entry.name}.").partition(".")[0]
+                line = self._fillings.find_zeros(type(module), attribute)
+            if line is not None:
+                return self._locator.line(line)
             entry = entry.parent
+        if not values.minimum:
+            return 0
         return self._locator.line(filling_line(bodies_around(sys._getframe(), self._locator.is_user_code)))
 
     def _send_tensor(self, state: StateEntry, *, freed: bool = False) -> None:

@@ -45,13 +45,24 @@ class Random(nn.Module):
         self.fc = nn.Linear(2, 2)
 
 
-def line_in(owner: Any) -> int | None:
+class Zeros(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.zeros(2, 2))
+        self.second = nn.Parameter(torch.randn(2, 2))
+        self.third = nn.Linear(2, 2)
+        nn.init.zeros_(self.third.weight)
+        nn.init.zeros_(self.first)
+
+
+def line_in(owner: Any, zeros: str = "") -> int | None:
     """The line, counted from the first of its function."""
 
     def is_followed(code: CodeType) -> bool:
         return code.co_filename == __file__
 
-    found = FilledLines(is_followed).find(owner)
+    lines = FilledLines(is_followed)
+    found = lines.find_zeros(owner, zeros) if zeros else lines.find(owner)
     return None if found is None else found.line - found.code.co_firstlineno
 
 
@@ -67,3 +78,9 @@ def test_of_several_lines_none_is() -> None:
 def test_code_that_fills_nothing_has_none() -> None:
     assert line_in(Random) is None
     assert line_in(nn.Linear) is None
+
+
+def test_the_last_line_that_fills_an_attribute_with_zeros_is_found() -> None:
+    assert line_in(Zeros, "first") == 6
+    assert line_in(Zeros, "third") == 5
+    assert line_in(Zeros, "second") is None
