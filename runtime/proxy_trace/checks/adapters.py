@@ -108,7 +108,7 @@ def _frozen(
 
 def _zero(of_process: ProcessEvidence, pairs: Sequence[tuple[TensorSummary, TensorSummary]]) -> list[Finding]:
     """The finding about the adapters of one process whose two factors are zero."""
-    stuck = [(first, second) for first, second in pairs if first.id != second.id and _stays_zero(first, second)]
+    stuck = [(first, second) for first, second in pairs if first.id < second.id and _stays_zero(first, second)]
     if not stuck:
         return []
     modules = {module.id: module for module in of_process.process.modules}
