@@ -117,7 +117,7 @@ matches dots too.
   steps       optimizer, optimizer_step, optimizer_step_end, gradient, update
               scheduler_step, scaler_step, clip, freeze_without_effect,
               rate_without_effect, rate_reduced, schedule_restart
-              discarded_result, state_pattern, source_pattern
+              loaded_rate, discarded_result, state_pattern, source_pattern
   values      parameter, buffer, input, load, loading, non_finite
               optimizer_state (at DEBUG)
   with flow   flow_step

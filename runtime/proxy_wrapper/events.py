@@ -628,6 +628,19 @@ class ScheduleRestart(Happening, frozen=True, gc=False):
     start: Count = 0
 
 
+class LoadedRate(Happening, frozen=True, gc=False):
+    """An optimizer makes its first step with a loaded state, and at most a hundredth of the rate it was created with.
+
+    `given_rate` is the largest rate of the groups with which it was created, at `made`, and `rate` the largest one now.
+    It has no scheduler, and no code of the program that may run in training assigns a learning rate.
+    """
+
+    optimizer_id: Count = 0
+    made: Count = 0
+    given_rate: Number = 0.0
+    rate: Number = 0.0
+
+
 class StatePattern(Happening, frozen=True, gc=False):
     """A pattern in the values of parameters, or in the memory of the state that an optimizer keeps for them.
 
@@ -1062,7 +1075,7 @@ AnyEvent: TypeAlias = Union[  # noqa: UP007  So many bars would read worse.
     CallModule, Input, ReturnModule, Loss, GraphPattern, Backward, BackwardEnd,
     Optimizer, OptimizerStep, OptimizerStepEnd,
     SchedulerStep, RateReduced, Clip, ScalerStep, Loading, Load, ActiveDropout, DiscardedResult, SourcePattern,
-    FreezeWithoutEffect, RateWithoutEffect, ScheduleRestart, StatePattern,
+    FreezeWithoutEffect, RateWithoutEffect, ScheduleRestart, LoadedRate, StatePattern,
     Gradient, Update, NonFinite,
     CallFunction, CallMethod, ReadValue, FlowStep, GetAttr, SetAttr, DelAttr,
     Configuration, Problem, Limit, RunEnd,

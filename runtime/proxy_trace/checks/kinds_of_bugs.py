@@ -301,6 +301,16 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Optimizer",
+        "The state of an optimizer is loaded, and with it the last, small learning rate of the training before.",
+        "learning-rate-loaded",
+        (
+            "https://github.com/pytorch/examples/issues/816",
+            "https://github.com/naoto0804/pytorch-inpainting-with-partial-conv/issues/11",
+            "https://github.com/mapbox/robosat/issues/169",
+        ),
+    ),
+    KindOfBug(
+        "Optimizer",
         "A scheduler created after the optimizer was loaded sets the learning rate back to that of the first epoch.",
         "schedule-restarts",
         (

@@ -75,6 +75,27 @@ OF_ONE_GROUP: Final = Rule(
 _OWN: Final = frozenset({"lr", "initial_lr", "weight_decay", "name"})
 """The settings in which groups may differ that were to have one rate."""
 
+LOADED: Final = Rule(
+    "learning-rate-loaded",
+    WARNING,
+    "Learning rates that a checkpoint brings back",
+    "Before an optimizer made its first step, the state of an earlier training had been loaded, and with it a rate "
+    "that is at most a hundredth of the one that the optimizer was created with. It had this rate in all of its steps, "
+    "and at least ten: it has no scheduler, and no code of the program that may run in training assigns a rate. "
+    "`load_state_dict` restores the rates, too, and the earlier training had ended with a small one.",
+    'After loading, set the rate: `for group in optimizer.param_groups: group["lr"] = rate`. To go on with the '
+    "earlier training, load its scheduler, too.",
+    "show {run} --kind loaded_rate,optimizer",
+    sources=(
+        "https://github.com/pytorch/examples/issues/816",
+        "https://github.com/naoto0804/pytorch-inpainting-with-partial-conv/issues/11",
+        "https://github.com/mapbox/robosat/issues/169",
+    ),
+    explains=("never-updated", "no-effect"),
+)
+
+_FEWEST_STEPS: Final = 10
+
 
 def _look(evidence: Evidence) -> Sight:
     findings = []
@@ -104,6 +125,7 @@ def _look(evidence: Evidence) -> Sight:
                 place, ranks = optimizer.overwritten or optimizer.origin, [of_process.process.rank]
                 reason = "the program sets the learning rate of group 0 alone"
                 findings.append(OF_ONE_GROUP.finding(optimizer.name, reason, ranks, place=place, evidence=numbers))
+            findings += _of_loaded(number, optimizer, of_process)
             findings += [
                 WITHOUT_EFFECT.finding(optimizer.name, f"`{what}` is not read", [of_process.process.rank], place=place)
                 for what, place in optimizer.misplaced
@@ -111,6 +133,19 @@ def _look(evidence: Evidence) -> Sight:
     if not is_any:
         return Sight((), evidence.unseen_training("an optimizer"), has_looked=False)
     return Sight(findings, evidence.sampling_words)
+
+
+def _of_loaded(number: int, optimizer: OptimizerSummary, of_process: ProcessEvidence) -> list[Finding]:
+    """An optimizer that has stepped with a decayed rate of the training that it was loaded from."""
+    loaded, training = optimizer.loaded_rate, of_process.training
+    is_constant = all(group.rates == 1 for group in optimizer.groups)
+    if loaded is None or optimizer.steps < _FEWEST_STEPS or not is_constant or training.schedulers_of(number):
+        return []
+    given, rate = format_number(loaded.given_rate), format_number(loaded.rate)
+    reason = f"it was created with the learning rate {given}, but steps with {rate}, which was loaded"
+    numbers = [f"{rate} in all of {optimizer.steps:,} steps"]
+    rank = [of_process.process.rank]
+    return [LOADED.finding(optimizer.name, reason, rank, place=optimizer.origin, evidence=numbers)]
 
 
 def _cause(number: int, optimizer: OptimizerSummary, training: TrainingSummary) -> tuple[str, list[str]]:
@@ -166,5 +201,5 @@ CHECK: Final = Check(
     "rates",
     "optimizers had a learning rate other than 0, as set by the program",
     _look,
-    (ZERO, WITHOUT_EFFECT, OVERWRITTEN, OF_ONE_GROUP),
+    (ZERO, WITHOUT_EFFECT, OVERWRITTEN, OF_ONE_GROUP, LOADED),
 )

@@ -270,6 +270,11 @@ def _schedule_restart(event: events.ScheduleRestart, names: Names) -> str:
     return f"{event.scheduler}, created{at}, has set the rate {rates}; the loop goes on from {event.start}"
 
 
+def _loaded_rate(event: events.LoadedRate, _: Names) -> str:
+    rates = f"{format_number(event.given_rate)}, and begins with {format_number(event.rate)}"
+    return f"optimizer {event.optimizer_id} was created with the rate {rates}, which was loaded"
+
+
 def _discarded_result(event: events.DiscardedResult, names: Names) -> str:
     return f"`{event.function}` at {names.place(event.made)}: its result is not used"
 
@@ -437,6 +442,7 @@ _DETAILS: Final[dict[type, Callable[[Any, Names], str]]] = {
     events.RateReduced: _rate_reduced,
     events.RateWithoutEffect: _rate_without_effect,
     events.ScheduleRestart: _schedule_restart,
+    events.LoadedRate: _loaded_rate,
     events.GraphPattern: _graph_pattern,
     events.StatePattern: _state_pattern,
     events.Gradient: _gradient,

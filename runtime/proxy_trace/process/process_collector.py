@@ -75,6 +75,7 @@ class ProcessCollector:
             events.FreezeWithoutEffect: self._acts.freezing,
             events.RateWithoutEffect: self._training.misplaced_rate,
             events.ScheduleRestart: self._training.schedule_restart,
+            events.LoadedRate: self._training.loaded_rate,
             events.Load: self._training.load,
             events.Backward: self._backward,
             events.BackwardEnd: self._backward_end,

@@ -355,6 +355,12 @@ class TrainingCollector:
             made = self._names.place(event.made) if event.made else self._place(event)
             self._restarts.append(RestartSummary(made, event))
 
+    def loaded_rate(self, event: events.LoadedRate) -> None:
+        """Note that an optimizer begins with a loaded rate."""
+        optimizer = self._optimizers.get(event.optimizer_id)
+        if optimizer is not None:
+            optimizer.loaded_rate = event
+
     def load(self, event: events.Load) -> None:
         """Note weights loaded into a module."""
         if len(self._loads) < _MOST:

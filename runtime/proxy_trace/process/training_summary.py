@@ -100,6 +100,7 @@ class OptimizerSummary(msgspec.Struct):
             for more of them.
         windows: the number of steps by the number of backward passes before each, all at one place.
         unfed: how many of its steps had no backward pass between them and the step before, of any optimizer.
+        loaded_rate: the record of the rate that was loaded with its state before its first step; None if there is none.
         repeated: how many steps found the gradients of its previous step, to the bit, without a backward pass between.
     """
 
@@ -138,6 +139,7 @@ class OptimizerSummary(msgspec.Struct):
     fed_at: set[int] = set()
     windows: dict[int, int] = {}
     unfed: int = 0
+    loaded_rate: events.LoadedRate | None = None
 
     @property
     def origin(self) -> str:

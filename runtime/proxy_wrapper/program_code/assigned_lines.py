@@ -149,13 +149,17 @@ def constant_assigned(frame: FrameType, name: str, value: object) -> AssignedLin
 
 def key_assigned(frame: FrameType, key: str) -> AssignedLine | None:
     """The assignment of an item with that key, such as `group["lr"] = rate`, searched like `attribute_assigned`."""
-    for code in _codes_around(frame):
-        if key in code.co_consts and len(code.co_code) <= MOST_BYTES:
-            before = None
-            for each in dis.get_instructions(code):
-                if each.opname == "STORE_SUBSCR" and before is not None and before.argval == key:
-                    return AssignedLine(code, _line_at(code, each.offset))
-                before = each
+    return next((found for code in _codes_around(frame) if (found := key_assigned_in(code, key)) is not None), None)
+
+
+def key_assigned_in(code: CodeType, key: str) -> AssignedLine | None:
+    """The first assignment of an item with that key in a function; None if there is none."""
+    if key in code.co_consts and len(code.co_code) <= MOST_BYTES:
+        before = None
+        for each in dis.get_instructions(code):
+            if each.opname == "STORE_SUBSCR" and before is not None and before.argval == key:
+                return AssignedLine(code, _line_at(code, each.offset))
+            before = each
     return None
 
 

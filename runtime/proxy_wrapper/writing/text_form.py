@@ -74,6 +74,7 @@ class TextForm:
             events.FreezeWithoutEffect: _nothing,
             events.RateWithoutEffect: _nothing,
             events.ScheduleRestart: _nothing,
+            events.LoadedRate: _nothing,
             events.GraphPattern: _nothing,
             events.StatePattern: _nothing,
             events.Gradient: self._gradient,

@@ -111,6 +111,10 @@ DETAILS: list[tuple[events.Event, str]] = [
         "LambdaLR, created at train.py:10, has set the rate from 0.01 to 0.1; the loop goes on from 3",
     ),
     (
+        events.LoadedRate(1, optimizer_id=2, given_rate=0.1, rate=0.0001),
+        "optimizer 2 was created with the rate 0.1, and begins with 0.0001, which was loaded",
+    ),
+    (
         events.StatePattern(1, what="state-is-gradient", tensor=1, name="momentum_buffer"),
         'state-is-gradient: "momentum_buffer" of model.fc.weight',
     ),

@@ -43,6 +43,7 @@ _COMPARED: Final[dict[type, tuple[str, ...]]] = {
     events.FreezeWithoutEffect: ("attribute", "count"),
     events.RateWithoutEffect: ("name", "is_key"),
     events.ScheduleRestart: ("scheduler", "start"),
+    events.LoadedRate: ("given_rate", "rate"),
     events.GraphPattern: ("what", "dim", "shape"),
     events.StatePattern: ("what", "name"),
     events.Load: ("loaded", "missing", "unexpected", "strict"),

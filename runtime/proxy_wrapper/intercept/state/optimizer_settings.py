@@ -11,6 +11,7 @@ import torch
 from proxy_wrapper.code_lines.loop_targets import loop_target
 from proxy_wrapper.code_lines.named_lines import call_line
 from proxy_wrapper.events import Optimizer, ParameterGroup, RateWithoutEffect
+from proxy_wrapper.intercept.state.loaded_rates import look_at_loaded_rate
 from proxy_wrapper.intercept.state.restarted_schedules import RestartedSchedules
 from proxy_wrapper.known.plain_settings import plain_settings
 from proxy_wrapper.levels import INFO
@@ -99,7 +100,9 @@ class OptimizerSettings:
         self._loops: dict[int, str] = {}
 
     def note_made(self, optimizer: torch.optim.Optimizer, location: int) -> None:
-        """Note where an optimizer is created; it has no parameters yet."""
+        """Note where an optimizer is created; it has no parameters yet. It is known already if its state is loaded."""
+        if optimizer in self._known:
+            return
         self._made += 1
         tracer = self._tracer
         loop = self._loops.get(location) if location else None
@@ -215,9 +218,12 @@ class OptimizerSettings:
         return known.id
 
     def before_step(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int, now_us: int) -> int:
-        """Record what has changed, as `look` does, and a schedule that begins anew at the first step."""
+        """Record what has changed, as `look` does, and at the first step, which rate a loaded optimizer begins with."""
         number = self.look(optimizer, states, location, now_us)
         self._restarts.look(optimizer, number, location, now_us)
+        known = self._known[optimizer]
+        if not (known.has_stepped or self._restarts.is_scheduled(optimizer)):
+            look_at_loaded_rate(self._tracer, optimizer, number, known.made, known.rates, location)
         return number
 
     def _line_of_clearing(self) -> int:
@@ -316,9 +322,10 @@ def _rates_given(frame: FrameType | None) -> tuple[float, ...]:
         frame = frame.f_back
     given: Mapping[str, Any] = {} if frame is None else values_of(frame)
     groups, defaults = given.get("params"), given.get("defaults")
-    if type(groups) is not list or type(defaults) is not dict or not all(type(each) is dict for each in groups):
+    if type(defaults) is not dict:
         return ()
-    rates = tuple(each.get("lr", defaults.get("lr")) for each in groups)
+    is_grouped = type(groups) is list and all(type(each) is dict for each in groups)
+    rates = tuple(each.get("lr", defaults.get("lr")) for each in (groups if is_grouped else ({},)))
     return rates if all(type(each) is float for each in rates) else ()
 
 

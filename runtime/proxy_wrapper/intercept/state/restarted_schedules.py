@@ -54,6 +54,10 @@ class RestartedSchedules:
         if len(rates) == len(initial) == len(groups) and rates != initial:
             self._resumed[optimizer] = _Resumed(weakref.ref(scheduler), rates, made)
 
+    def is_scheduled(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether a scheduler was created for an optimizer."""
+        return optimizer in self._scheduled
+
     def look(self, optimizer: torch.optim.Optimizer, number: int, location: int, now_us: int) -> None:
         """Report a schedule that begins anew, at the first step of its optimizer."""
         resumed = self._resumed.pop(optimizer, None)
