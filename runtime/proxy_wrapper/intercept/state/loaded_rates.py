@@ -60,7 +60,7 @@ def _has_stepped(state: Any) -> bool:
     count = state.get("step")
     if type(count) is torch.Tensor:
         return count.device.type == "cpu" and count.numel() == 1 and float(count.detach()) > 0
-    return (type(count) in (int, float) and count > 0) or type(state.get("momentum_buffer")) is torch.Tensor
+    return (isinstance(count, (int, float)) and count > 0) or type(state.get("momentum_buffer")) is torch.Tensor
 
 
 def _may_assign_rates(tracer: Tracer) -> bool:

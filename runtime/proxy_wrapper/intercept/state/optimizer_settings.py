@@ -324,8 +324,9 @@ def _rates_given(frame: FrameType | None) -> tuple[float, ...]:
     groups, defaults = given.get("params"), given.get("defaults")
     if type(defaults) is not dict:
         return ()
-    is_grouped = type(groups) is list and all(type(each) is dict for each in groups)
-    rates = tuple(each.get("lr", defaults.get("lr")) for each in (groups if is_grouped else ({},)))
+    if type(groups) is not list or not all(type(each) is dict for each in groups):
+        groups = [{}]  # Parameters without groups: one group has them.
+    rates: tuple[Any, ...] = tuple(each.get("lr", defaults.get("lr")) for each in groups)
     return rates if all(type(each) is float for each in rates) else ()
 
 
