@@ -513,6 +513,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
       factors are negative where these lie apart.
     - "arguments-exchanged": `made` calls the function that is first in `names`, defined at `other`, with the second and
       the third, each in the place of the parameter that is named like the other.
+    - "state-cut": `made` detaches the recurrent state in `names` in each pass of the loop at `other`, over the steps of
+      a sequence.
     - "labels-interpolated": `made` resizes the label map in `names` by interpolation, and `other` cuts the result to
       integers.
     - "scaled-by-own-statistics": `made` standardises the first of `names`, validation or test data, by their own

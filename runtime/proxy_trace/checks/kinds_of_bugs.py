@@ -55,6 +55,12 @@ KINDS_OF_BUGS: Final = (
     ),
     KindOfBug(
         "Gradients",
+        "The state of a recurrent cell is detached at every step of a sequence, so that no gradient goes back in time.",
+        "state-cut-at-each-step",
+        ("https://github.com/yhs968/pyGRU4REC/issues/8",),
+    ),
+    KindOfBug(
+        "Gradients",
         "A term of the loss is cut off its graph, so that it trains nothing.",
         "loss-term-cut-off",
         (

@@ -1,7 +1,7 @@
 """Checks that the state of a recurrent layer is not carried into batches that do not continue those before.
 
 Carrying the state is right if each batch continues the one before. If batches are shuffled, each sequence starts from
-the state of an unrelated one.
+the state of an unrelated one. And within a sequence, the state must stay in its graph.
 """
 
 from __future__ import annotations
@@ -33,6 +33,19 @@ NOT_RESET: Final = Rule(
         "https://github.com/tensorflow/tensorflow/issues/40067",
     ),
 )
+CUT: Final = Rule(
+    "state-cut-at-each-step",
+    WARNING,
+    "Recurrent states that are detached at every step of a sequence",
+    "In the code of the training program, a loop over the steps of a sequence passes the state of a recurrent cell, or "
+    "of a formula with `tanh` or the like, to the next step, and detaches it in each pass, outside of any branch. The "
+    "backward pass follows after the loop, or the loop is in a `forward`. So no gradient goes from a step to those "
+    "before, and the cell never learns what to keep. Loops that go backward themselves, or that give a layer several "
+    "steps at once, truncate the backpropagation on purpose, and are not reported.",
+    "Detach the state once for each sequence, or part of one, outside of the loop over its steps.",
+    "show {run} --kind source_pattern",
+    sources=("https://github.com/yhs968/pyGRU4REC/issues/8",),
+)
 
 _RECURRENT: Final = re.compile(r"(RNN|LSTM|GRU)(Cell)?$")
 _RANDOM: Final = frozenset({"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler"})
@@ -51,6 +64,17 @@ def _look(evidence: Evidence) -> Sight | None:
         if _is_shuffled(source, of_process)
         and any(_RECURRENT.search(module.type) for module in of_process.process.modules)
     ]
+    findings += [
+        CUT.finding(
+            source.event.names[0],
+            f"it is detached in each pass of the loop at {source.other}",
+            [of_process.process.rank],
+            place=source.place,
+        )
+        for of_process in evidence.of_processes
+        for source in of_process.acts.sources
+        if source.event.what == "state-cut"
+    ]
     return Sight(findings) if findings else None
 
 
@@ -62,5 +86,7 @@ def _is_shuffled(source: PlacedSource, of_process: ProcessEvidence) -> bool:
     return bool(loaders) and all(loader.sampler in _RANDOM for loader in loaders)
 
 
-CHECK: Final = Check("states", "recurrent states are not carried into shuffled batches", _look, (NOT_RESET,))
-"""Applies if the source shows that one is."""
+CHECK: Final = Check(
+    "states", "recurrent states are carried only to where they belong, with their graph", _look, (NOT_RESET, CUT)
+)
+"""Applies if the source shows that one is not."""

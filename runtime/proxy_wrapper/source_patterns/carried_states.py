@@ -67,13 +67,13 @@ def _carried_variable(
 
     `own` are the nodes of the loop outside of inner loops, and `inside` all of them.
     """
-    targets = _names_stored(loop.target)
+    targets = names_stored(loop.target)
     for statement in own:
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
             continue
-        stored = {name for target in statement.targets for name in _names_stored(target)}
-        given = {name for each in statement.value.args for name in _names_of_state(each)}
-        given |= {name for each in statement.value.keywords for name in _names_of_state(each.value)}
+        stored = {name for target in statement.targets for name in names_stored(target)}
+        given = {name for each in statement.value.args for name in names_of_state(each)}
+        given |= {name for each in statement.value.keywords for name in names_of_state(each.value)}
         for name in sorted(stored & given):
             is_state = _STATES.fullmatch(name) is not None and name not in targets
             is_made_before = any(line < loop.lineno for line in scope.stores(name))
@@ -82,16 +82,16 @@ def _carried_variable(
     return None
 
 
-def _names_stored(target: ast.AST) -> set[str]:
+def names_stored(target: ast.AST) -> set[str]:
     """The variables that a target assigns."""
     stored = (each for each in ast.walk(target) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
     return {each.id for each in stored}
 
 
-def _names_of_state(value: ast.expr) -> set[str]:
+def names_of_state(value: ast.expr) -> set[str]:
     """The variables of a state that is passed: `h`, `(h, c)`, `h.detach()`."""
     if isinstance(value, (ast.Tuple, ast.List)):
-        return {name for each in value.elts for name in _names_of_state(each)}
+        return {name for each in value.elts for name in names_of_state(each)}
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
         value = value.func.value
     return {value.id} if isinstance(value, ast.Name) else set()
@@ -101,12 +101,12 @@ def _is_only_continued(name: str, inside: Sequence[ast.AST]) -> bool:
     """Whether all that a loop assigns to a variable is computed from the variable, and nothing changes it in place."""
     for node in inside:
         if isinstance(node, ast.Assign):
-            is_stored = any(name in _names_stored(target) for target in node.targets)
+            is_stored = any(name in names_stored(target) for target in node.targets)
             if is_stored and name not in names_in(node.value):
                 return False
         elif isinstance(node, (ast.AugAssign, ast.Delete, ast.For, ast.With, ast.NamedExpr, ast.AnnAssign)):
             target = getattr(node, "target", None)
-            if target is not None and name in _names_stored(target):
+            if target is not None and name in names_stored(target):
                 return False
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             if name in names_in(node.value):

@@ -9,6 +9,7 @@ from proxy_wrapper.source_patterns.accumulated_counts import accumulated_counts
 from proxy_wrapper.source_patterns.carried_states import carried_states
 from proxy_wrapper.source_patterns.changed_copies import changed_copies
 from proxy_wrapper.source_patterns.counts_per_batch import counts_per_batch
+from proxy_wrapper.source_patterns.cut_states import cut_states
 from proxy_wrapper.source_patterns.data_ties import data_ties
 from proxy_wrapper.source_patterns.decay_exceptions import decay_exceptions
 from proxy_wrapper.source_patterns.evaluation_transforms import evaluation_transforms
@@ -88,6 +89,7 @@ _FINDERS_OF_FILES: Final = (
     unmasked_losses,
     own_statistics,
     exchanged_arguments,
+    cut_states,
 )
 """Those that read all scopes of a file together."""
 

@@ -41,3 +41,9 @@ def test_a_carried_state(
 ) -> None:
     found = find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, *records), recurrent_states.CHECK)
     assert [(each.code, each.place) for each in found] == [("hidden-state-not-reset", "train.py:21")] * is_told
+
+
+def test_a_state_that_is_cut_at_every_step_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
+    record = events.SourcePattern(1, what="state-cut", names=["h"], made=3, other=4)
+    (finding,) = find(write_trace(tmp_path / "a.jsonl", *PLACES, NET, record), recurrent_states.CHECK)
+    assert (finding.code, finding.name, finding.place) == ("state-cut-at-each-step", "h", "train.py:21")
