@@ -335,8 +335,7 @@ class Calls:
     def _methods_above(self, cls: Class, name: str) -> list[Function]:
         """The methods that `super()` may find; bases of subclasses may precede those of the class itself."""
         found: list[Function] = []
-        self.scope.kinds.descendants(cls)  # registers the dependency: a file read later may have more
-        for each in (cls, *self.scope.hierarchy.mixed_descendants(cls)):
+        for each in (cls, *self.scope.kinds.descendants(cls)):
             order = self.scope.hierarchy.ancestors(each)
             above = islice(order, order.index(cls) + 1, None)
             method = next((other.methods[name] for other in above if name in other.methods), None)

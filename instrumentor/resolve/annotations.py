@@ -24,23 +24,12 @@ from instrumentor.resolve.nature import Nature
 
 if TYPE_CHECKING:
     from instrumentor.resolve.installed import InstalledPackages
+    from instrumentor.resolve.parameters import Names
 
 _OPTIONAL = frozenset({"typing.Optional", "typing.Union", "typing.Annotated", "typing.Final", "typing.ClassVar"})
 _TUPLES = frozenset({"typing.Tuple", "builtins.tuple"})
 _TYPES = frozenset({"typing.Type", "builtins.type"})
 _SAMES = frozenset({"typing.Self", "typing_extensions.Self"})
-
-
-class Outside(Protocol):
-    """Knows names whose source is not read."""
-
-    def nature_of_call(self, name: str) -> Nature:
-        """The nature of what calling the class or function `name` returns."""
-        ...
-
-    def is_module_class(self, name: str) -> bool:
-        """Whether `name` is a module class."""
-        ...
 
 
 class Calls(Protocol):
@@ -58,7 +47,7 @@ class Calls(Protocol):
 class AnnotationReader:
     """Evaluates annotations. A type variable stands for the arguments of the parameters that mention it."""
 
-    def __init__(self, packages: InstalledPackages, outside: Outside, calls: Calls) -> None:
+    def __init__(self, packages: InstalledPackages, outside: Names, calls: Calls) -> None:
         self._packages = packages
         self._outside = outside
         self._calls = calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from instrumentor.source.nodes import all_parameters, last_name
+from instrumentor.source.nodes import all_parameters, last_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,3 +169,16 @@ def stores(node: ast.AST) -> Sequence[tuple[ast.expr, ast.expr]]:
         return [(node.target, node.iter)]
     is_named = isinstance(node, ast.withitem) and node.optional_vars is not None
     return [(node.optional_vars, node.context_expr)] if is_named else ()  # type: ignore[attr-defined]
+
+
+def assigned_in(function: FunctionNode, name: str) -> list[ast.expr]:
+    """The values assigned to a function's local variable; empty for a name that is bound in another way."""
+    nodes = walk(function)
+    if any(name in bound_by(node) for node in nodes if not isinstance(node, ast.Name)):
+        return []
+    return [
+        value
+        for node in nodes
+        for target, value in stores(node)
+        if any(isinstance(each, ast.Name) and each.id == name for each in walk(target))
+    ]

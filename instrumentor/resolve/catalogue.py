@@ -252,8 +252,6 @@ TORCH_WORDS = (
 CATALOGUED_PACKAGES = frozenset(
     {"accelerate", "diffusers", "fastai", "sb3_contrib", "stable_baselines3", "torch", "transformers", "trl"}
 )
-# Modules of torch that contain these.
-TORCH_NAMESPACES = frozenset({"torch", "models", "modules", "utils", *TORCH_WORDS})
 
 _PACKAGES_OF_MODULES = tuple(
     {

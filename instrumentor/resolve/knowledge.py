@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from instrumentor.resolve import catalogue
 from instrumentor.resolve.call_values import Argument, Fresh, Several, Unseen, Values
 from instrumentor.resolve.catalogue import Effect
-from instrumentor.resolve.installed import ClassDefinition, External, FunctionDefinition, InstalledPackages, Module
+from instrumentor.resolve.installed import ClassDefinition, External, FunctionDefinition, InstalledPackages
 from instrumentor.resolve.nature import Nature
 from instrumentor.resolve.returned import CallReader
 
@@ -135,12 +135,6 @@ class Knowledge:
                     # (lightning.LightningModule).
                     return listed if nature is Nature.NO_PARAMS and listed is Nature.MODULE else nature
         return catalogue.nature_of_base(name)
-
-    def may_be_namespace(self, name: str) -> bool:
-        """Whether `name` may be a library's module that contains module classes or functions that make modules."""
-        if self._packages is not None and isinstance(self._packages.lookup(name), Module):
-            return True
-        return catalogue.is_of_modules(name) and name.rpartition(".")[2].islower()
 
     def is_module_class(self, name: str) -> bool:
         """Whether `name` is a module class."""

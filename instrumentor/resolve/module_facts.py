@@ -6,9 +6,15 @@ msgspec structs, so that they can be stored in a file.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# How the names of attributes of the object at hand begin.
+OWN = "self."
 
 
 class Name(msgspec.Struct, frozen=True, array_like=True, tag="name", gc=False):
@@ -114,25 +120,44 @@ class FunctionFacts(msgspec.Struct, frozen=True, array_like=True, tag="function"
     registers: bool = False
 
 
-class HeldFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What the methods of a class store in its instances, and how they use it.
+class StoredFacts(msgspec.Struct, frozen=True, array_like=True):
+    """A value that the code of a class stores in an attribute of its instances.
 
     Attributes:
-        makers: for each attribute, the callees in the values stored there.
-        given: the attributes in which something other than a call's result is stored.
-        used: the attributes that are called or trained.
+        attribute: the attribute.
+        value: the value. Lambdas and constants are `Nothing`, and starred arguments of calls are `Other`.
+        calls: all calls in it, and in what is assigned to it if it is a local variable. Of their arguments, only
+            whether there are any positional ones.
+        assigned: if it is a local variable or an element of one, all that the variable is assigned.
+        declared: if it is a parameter, its annotation.
+    """
+
+    attribute: str
+    value: Expression
+    calls: list[Call]
+    assigned: list[Expression] = []
+    declared: Expression | None = None
+
+
+class HeldFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What the code of a class stores in its instances, which it names `self` here, and how it uses that.
+
+    Attributes:
+        stored: the stored values.
+        called: the attributes that are called, iterated over, or used as modules.
+        with_called_elements: the attributes whose elements are called.
         with_called_parts: the attributes of which a member is called.
         registers: whether a parameter or a module may be registered in another way than by storing an attribute
-            (`own_object.may_register`), or taken from a table.
+            (`own_object.may_register`), or taken from a table. The rest is then empty.
         helpers: the functions to which the instance is passed.
     """
 
-    makers: dict[str, list[Expression]] = {}
-    given: list[str] = []
-    used: list[str] = []
+    stored: list[StoredFacts] = []
+    called: list[str] = []
+    with_called_elements: list[str] = []
     with_called_parts: list[str] = []
     registers: bool = False
-    helpers: list[Expression] = []
+    helpers: list[str] = []
 
 
 class ClassFacts(msgspec.Struct, frozen=True, array_like=True, tag="class"):
@@ -175,3 +200,24 @@ class ModuleFacts(msgspec.Struct, frozen=True):
     names: dict[str, list[Binding]]
     stars: list[str]
     exported: list[str] | None = None
+
+
+def names_in(expression: Expression | None) -> Iterator[str]:
+    """The dotted names in an expression."""
+    pending = [expression]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Name):
+            yield each.dotted
+        elif isinstance(each, Member):
+            pending.append(each.of)
+        elif isinstance(each, Call):
+            pending.extend((each.function, *each.arguments, *each.keywords.values()))
+        elif isinstance(each, Element):
+            pending.extend((each.of, *each.index))
+        elif isinstance(each, Items):
+            pending.extend(each.items)
+        elif isinstance(each, Table):
+            pending.extend(each.values)
+        elif isinstance(each, Choice):
+            pending.extend(each.choices)

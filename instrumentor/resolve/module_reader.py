@@ -9,9 +9,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import bindings, catalogue, module_facts, own_object
-from instrumentor.resolve.bindings import spelling
+from instrumentor.resolve.bindings import assigned_in, declared_parameter
 from instrumentor.resolve.facts_cache import version_of
 from instrumentor.resolve.module_facts import (
+    OWN,
     Binding,
     Call,
     Choice,
@@ -28,22 +29,26 @@ from instrumentor.resolve.module_facts import (
     Nothing,
     Number,
     Other,
+    StoredFacts,
     Table,
     Text,
     VariableFacts,
+    names_in,
 )
 from instrumentor.resolve.own_object import (
-    attributes_called_by_other_names,
-    attributes_with_called_parts,
+    OF_MODULES,
     helper_of,
     is_computed,
     is_own,
     may_register,
     own_names,
     registers,
+    stored_attributes,
+    uses_of_attributes,
 )
 from instrumentor.source import nodes
 from instrumentor.source.nodes import (
+    children,
     decorators_of,
     imported_names,
     last_name,
@@ -60,15 +65,15 @@ _MAX_ITEMS = 24
 _MAX_TEXT = 120
 _MAX_DEPTH = 12
 _KINDS = {"staticmethod": "static", "classmethod": "class", "property": "property", "cached_property": "property"}
-_TRAINING = frozenset({"forward", "parameters", "named_parameters", "state_dict", "train", "eval", "requires_grad_"})
 _OTHER = Other()
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @cache
 def facts_version() -> str:
     """A short identifier of the code and constants on which facts depend, besides a module's bytes."""
     readers = (sys.modules[__name__], own_object, module_facts, bindings, nodes)
-    return version_of(readers, catalogue.TENSOR_METHODS)
+    return version_of(readers, catalogue.TENSOR_METHODS | OF_MODULES)
 
 
 def read_facts(source: bytes) -> ModuleFacts:
@@ -207,33 +212,17 @@ def _function_facts(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: 
 def _needed(variables: dict[str, list[Expression]], returns: list[Expression]) -> dict[str, list[Expression]]:
     """The variables on which the returned values depend."""
     found: dict[str, list[Expression]] = {}
-    pending = [name for each in returns for name in _names(each)]
+    pending = [name for each in returns for name in _roots(each)]
     while pending:
         name = pending.pop()
         if name in variables and name not in found:
             found[name] = variables[name]
-            pending.extend(inner for each in variables[name] for inner in _names(each))
+            pending.extend(inner for each in variables[name] for inner in _roots(each))
     return found
 
 
-def _names(expression: Expression) -> Iterator[str]:
-    pending = [expression]
-    while pending:
-        each = pending.pop()
-        if isinstance(each, Name):
-            yield each.dotted.partition(".")[0]
-        elif isinstance(each, Member):
-            pending.append(each.of)
-        elif isinstance(each, Call):
-            pending.extend((each.function, *each.arguments, *each.keywords.values()))
-        elif isinstance(each, Element):
-            pending.extend((each.of, *each.index))
-        elif isinstance(each, Items):
-            pending.extend(each.items)
-        elif isinstance(each, Table):
-            pending.extend(each.values)
-        elif isinstance(each, Choice):
-            pending.extend(each.choices)
+def _roots(expression: Expression) -> Iterator[str]:
+    return (dotted.partition(".")[0] for dotted in names_in(expression))
 
 
 def _class_facts(node: ast.ClassDef) -> ClassFacts:
@@ -245,65 +234,80 @@ def _class_facts(node: ast.ClassDef) -> ClassFacts:
         else:
             attributes.update((name, variable.value) for name, variable in _assigned(statement) if name != "*")
     # A class without a base is no module class.
-    held = _held(node) if node.bases else HeldFacts()
+    held = held_facts(node) if node.bases else HeldFacts()
     return ClassFacts(node.lineno, [_expression(base) for base in node.bases], methods, attributes, held)
 
 
-def _held(node: ast.ClassDef) -> HeldFacts:
-    """What a class stores in its instances."""
-    makers: dict[str, dict[str, Expression]] = {}
-    given: set[str] = set()
-    used: set[str] = set()
-    helpers: dict[str, Name] = {}
+def held_facts(node: ast.ClassDef) -> HeldFacts:
+    """What the code of a class stores in its instances, and how it uses that."""
     own = own_names(node)
-    nodes = walk(node)
-    local = {each.arg for each in nodes if isinstance(each, ast.arg)} - own
-    local |= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)} - own
-    for each in nodes:
-        helper = helper_of(each, own)
-        passed_to = None if helper is None else _expression(helper)
-        if isinstance(passed_to, Name):
-            helpers[passed_to.dotted] = passed_to
-        if may_register(each, own) or isinstance(passed_to, Other):
-            return HeldFacts(registers=True)
-        if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
-            names = _stored_in_self(each, own)
-            calls = [inner for inner in walk(each.value) if isinstance(inner, ast.Call)] if names else []
-            if any(is_computed(call.func) for call in calls):
+    found: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]  # each with the innermost function around it
+    for each, around in found:
+        function = each if isinstance(each, _FUNCTIONS) else around
+        found.extend((child, function) for child in children(each))
+    nodes = [each for each, _ in found]
+    helpers = [_expression(helper) for each in nodes if (helper := helper_of(each, own)) is not None]
+    names = [helper.dotted for helper in helpers if isinstance(helper, Name)]
+    if len(names) < len(helpers) or any(may_register(each, own) for each in nodes):
+        return HeldFacts(registers=True)
+    stored: list[StoredFacts] = []
+    for each, around in found:
+        for attribute, value in stored_attributes(each, own):
+            if any(is_computed(call.func) for call in _calls_in(value)):
                 return HeldFacts(registers=True)
-            for name in names:
-                called = makers.setdefault(name, {})
-                called.update((spelling(call.func), _maker(call.func, local)) for call in calls)
-            if not calls and not isinstance(each.value, (ast.Lambda, ast.Constant)):
-                given.update(names)
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-            of = each.func.value
-            if is_own(of, own):
-                used.add(each.func.attr)
-            elif isinstance(of, ast.Attribute) and is_own(of.value, own) and each.func.attr in _TRAINING:
-                used.add(of.attr)
-    return HeldFacts(
-        {name: list(called.values()) for name, called in makers.items() if called},
-        sorted(given),
-        sorted(used | attributes_called_by_other_names(nodes, own)),
-        sorted(attributes_with_called_parts(nodes, own)),
-        helpers=list(helpers.values()),
+            stored.append(_stored_facts(attribute, value, around, own))
+    used = uses_of_attributes(nodes, own)
+    return HeldFacts(stored, *map(sorted, used), helpers=list(dict.fromkeys(names)))
+
+
+def _stored_facts(attribute: str, value: ast.expr, function: ast.AST | None, own: Set[str]) -> StoredFacts:
+    """The facts about a value that a function stores in an attribute of the object that has the names `own`."""
+    held = value
+    while isinstance(held, ast.Subscript):
+        held = held.value
+    assigned: list[ast.expr] = []
+    declared: ast.expr | None = None
+    if isinstance(held, ast.Name) and isinstance(function, _FUNCTIONS):
+        assigned = assigned_in(function, held.id)
+        parameter = declared_parameter(function, held.id) if held is value else None
+        declared = None if parameter is None else parameter.annotation
+    return StoredFacts(
+        attribute,
+        _whole(value, own),
+        [_whole_call(call, own, _MAX_DEPTH) for each in (value, *assigned) for call in _calls_in(each)],
+        [_whole(each, own) for each in assigned],
+        None if declared is None else _expression(declared),
     )
 
 
-def _maker(callee: ast.expr, local: Set[str]) -> Expression:
-    """The callee of a call; unknown for methods of local variables."""
-    maker = _expression(callee)
-    if not isinstance(maker, Name):
+def _whole(node: ast.expr, own: Set[str], depth: int = 0) -> Expression:
+    """A stored value, with all arguments of its calls. The object at hand, which has the names `own`, is `self`."""
+    if depth > _MAX_DEPTH:
         return _OTHER
-    first, _, rest = maker.dotted.partition(".")
-    return _OTHER if rest and first in local else maker
+    if isinstance(node, (ast.Lambda, ast.Constant)):
+        return Nothing()
+    if isinstance(node, ast.Subscript):
+        return Element(_whole(node.value, own, depth + 1), [])
+    return _whole_call(node, own, depth) if isinstance(node, ast.Call) else _expression(node)
 
 
-def _stored_in_self(statement: ast.Assign | ast.AnnAssign, own: frozenset[str]) -> list[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    flat = [each for target in targets for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    return [each.attr for each in flat if isinstance(each, ast.Attribute) and is_own(each.value, own)]
+def _whole_call(node: ast.Call, own: Set[str], depth: int) -> Call:
+    arguments = [_whole(each, own, depth + 1) for each in node.args]
+    callee = node.func
+    if isinstance(callee, ast.Attribute) and is_own(callee.value, own):
+        return Call(Name(f"{OWN}{callee.attr}"), arguments, {})
+    if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Call):
+        return Call(Member(_whole(callee.value, own, depth + 1), callee.attr), arguments, {})
+    return Call(_expression(callee), arguments, {})
+
+
+def calls_in(function: ast.AST) -> list[Call]:
+    """All calls in a function."""
+    return [_whole_call(each, frozenset(), 0) for each in _calls_in(function)]
+
+
+def _calls_in(node: ast.AST) -> list[ast.Call]:
+    return [each for each in walk(node) if isinstance(each, ast.Call)]
 
 
 # ---- expressions ----

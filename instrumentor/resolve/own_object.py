@@ -6,15 +6,25 @@ import ast
 from typing import TYPE_CHECKING
 
 from instrumentor.resolve import catalogue
-from instrumentor.source.nodes import arguments_of, last_name, named_parameters, positional_parameters, walk
+from instrumentor.resolve.bindings import spelling
+from instrumentor.source.nodes import (
+    arguments_of,
+    children,
+    last_name,
+    named_parameters,
+    positional_parameters,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Set
+    from collections.abc import Iterable, Iterator, Sequence, Set
     from typing import TypeGuard
 
 _REGISTERING = frozenset({"register_parameter", "add_module", "register_module", "__setattr__"})
 _TABLES = frozenset({"_modules", "_parameters", "__dict__"})
 _WITHOUT_OBJECT = frozenset({"staticmethod", "classmethod"})
+# Members that show that an attribute is a module.
+OF_MODULES = (catalogue.MODULE_EVIDENCE | catalogue.WEAK_EVIDENCE | {"forward"}) - catalogue.MOVES
 # Functions that neither keep nor change their arguments.
 _READING = frozenset(
     {"super", "isinstance", "hasattr", "getattr", "delattr", "callable", "type", "id", "hash", "len", "str", "repr"}
@@ -86,7 +96,57 @@ def may_register(node: ast.AST, names: Set[str]) -> bool:
     )
 
 
-def attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
+def stored_attributes(node: ast.AST, names: Set[str]) -> Iterator[tuple[str, ast.expr]]:
+    """The attributes of the object at hand that a node stores to, each with the stored value or what contains it."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        targets = [node.target]
+    value = getattr(node, "value", None)
+    for target in targets:
+        for each in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+            if is_attribute(each, names) and isinstance(value, ast.expr):
+                yield each.attr, value
+
+
+def uses_of_attributes(nodes: Sequence[ast.AST], names: Set[str]) -> tuple[set[str], set[str], set[str]]:
+    """The attributes of the object at hand by their uses, as in `HeldFacts`.
+
+    Returns:
+        Those that are called, iterated over, or used as modules; those of which elements are called; and those of which
+        a member is called.
+    """
+    called = _attributes_iterated(nodes, names) | _attributes_called_by_other_names(nodes, names)
+    with_called_elements: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            held = node.func
+            while isinstance(held, ast.Subscript):
+                held = held.value
+            if is_attribute(held, names):
+                (called if held is node.func else with_called_elements).add(held.attr)
+        elif isinstance(node, ast.Attribute) and node.attr in OF_MODULES and is_attribute(node.value, names):
+            called.add(node.value.attr)
+    return called, with_called_elements, _attributes_with_called_parts(nodes, names)
+
+
+def _attributes_iterated(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
+    """The attributes that loops iterate over, directly or by their length; not the numbers in a `range`."""
+    pending: list[ast.AST] = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
+    found: set[str] = set()
+    while pending:
+        node = pending.pop()
+        if is_attribute(node, names):
+            found.add(node.attr)
+        elif isinstance(node, ast.Call) and spelling(node.func) == "range":
+            pending.extend(each for each in walk(node) if isinstance(each, ast.Call) and spelling(each.func) == "len")
+        else:
+            pending.extend(children(node))
+    return found
+
+
+def _attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
     """The attributes of the object at hand of which a member is called: `encoder` in `self.encoder.layer1(x)`.
 
     Methods of tensors are no evidence.
@@ -103,7 +163,7 @@ def attributes_with_called_parts(nodes: Iterable[ast.AST], names: Set[str]) -> s
     return found
 
 
-def attributes_called_by_other_names(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
+def _attributes_called_by_other_names(nodes: Iterable[ast.AST], names: Set[str]) -> set[str]:
     """The attributes of the object at hand that are called by a variable: `net = self.net; net(x)`."""
     called: set[str] = set()
     held: dict[str, set[str]] = {}

@@ -7,9 +7,9 @@ return and every value of a name counts. If the returns say nothing, the functio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
-from instrumentor.resolve.annotations import AnnotationReader, Outside
+from instrumentor.resolve.annotations import AnnotationReader
 from instrumentor.resolve.call_values import (
     NOTHING,
     UNSEEN,
@@ -58,39 +58,64 @@ from instrumentor.resolve.module_facts import (
     Text,
 )
 from instrumentor.resolve.nature import Nature
+from instrumentor.resolve.parameters import Meaning, ParameterSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable
 
     from instrumentor.resolve.installed import Definition, InstalledPackages
+    from instrumentor.resolve.module_facts import HeldFacts
+    from instrumentor.resolve.parameters import Names
 
 # Limits on the depth of calls, and on the number of expressions evaluated for one query.
 _MAX_CALLS = 14
 _MAX_STEPS = 5_000
 # The number of names looked up in a table. They are of one kind.
 _MAX_ROWS = 2
-_HANDING_ON = (Effect.IDENTITY, Effect.COPIES, Effect.WRAPS, Effect.WRAPS_REPLACING, Effect.REPLACES)
 
 
-class Names(Outside, Protocol):
-    """Also knows the effects of functions whose source is not read."""
+class LibraryDefinitions:
+    """The classes and functions of installed packages, for `ParameterSearch`."""
 
-    @property
-    def identity_methods(self) -> Set[str]:
-        """The methods of modules that return the module itself."""
-        ...
+    def __init__(self, packages: InstalledPackages, nature: Callable[[ClassDefinition], Nature]) -> None:
+        self._packages = packages
+        self.nature = nature
 
-    def nature_of_base(self, name: str) -> Nature:
-        """The nature of a class whose base is the library's class `name`."""
-        ...
+    def meaning(
+        self, where: ClassDefinition | FunctionDefinition, name: str
+    ) -> Meaning[ClassDefinition, FunctionDefinition]:
+        """The meaning of a dotted name in the module of a class or function."""
+        found = self._packages.resolve(where.module, name)
+        if isinstance(found, ClassDefinition):
+            return Meaning(cls=found)
+        if isinstance(found, FunctionDefinition):
+            return Meaning(function=found)
+        return Meaning(library=found.dotted) if isinstance(found, External) else Meaning()
 
-    def effect_of(self, name: str) -> Effect | None:
-        """What the function `name` does with modules passed to it; None if unknown."""
-        ...
+    def method(self, cls: ClassDefinition, name: str) -> FunctionDefinition | None:
+        """The method that an instance of a class has."""
+        found = self._packages.class_member(cls, name)
+        return found if isinstance(found, FunctionDefinition) else None
 
-    def may_register(self, name: str) -> bool:
-        """Whether the function `name` may register a parameter or a module in its arguments."""
-        ...
+    def ancestors(self, cls: ClassDefinition) -> list[ClassDefinition]:
+        """The class and its ancestors, as far as their sources are read."""
+        return [each for each in self._packages.ancestors(cls) if isinstance(each, ClassDefinition)]
+
+    def library_bases(self, cls: ClassDefinition) -> list[str]:
+        """The bases of a class and its ancestors whose sources are not read."""
+        return [each.dotted for each in self._packages.ancestors(cls) if isinstance(each, External)]
+
+    def held(self, cls: ClassDefinition) -> HeldFacts:
+        """What the code of the class itself stores in its instances."""
+        return cls.facts.held
+
+    def registers(self, function: FunctionDefinition) -> bool:
+        """Whether a function may register something in one of its arguments, or pass it on."""
+        return function.facts.registers
+
+    def calls_in(self, function: FunctionDefinition) -> None:  # noqa: ARG002
+        """None: only calls that determine a function's result are kept."""
+        return
 
 
 class CallReader:
@@ -100,6 +125,8 @@ class CallReader:
         self._packages = packages
         self._outside = outside
         self._annotations = AnnotationReader(packages, outside, self)
+        self._definitions = LibraryDefinitions(packages, self.class_nature)
+        self._parameters = ParameterSearch(self._definitions, outside)
         self._returned: dict[str, Values | None] = {}
         self._natures: dict[str, Nature] = {}
         self._variables: dict[tuple[str, str], Values] = {}
@@ -144,55 +171,9 @@ class CallReader:
         return self._natures[key]
 
     def _find_nature(self, cls: ClassDefinition) -> Nature:
-        ancestors = self._packages.ancestors(cls)
-        own = [each for each in ancestors if isinstance(each, ClassDefinition)]
-        best = max(
-            (self._outside.nature_of_base(each.dotted) for each in ancestors if isinstance(each, External)),
-            default=Nature.NOT_MODULE,
-        )
-        if best is not Nature.NO_PARAMS:
-            return best
-        if any(each.facts.held.registers or self._is_helped(each) for each in own) or not any(
-            {"forward", "__call__"} & each.facts.methods.keys() for each in own
-        ):
-            return Nature.MODULE
-        # What one class stores, an ancestor or descendant may use.
-        used = {name for each in own for name in each.facts.held.used}
-        with_called_parts = {name for each in own for name in each.facts.held.with_called_parts}
-        if any(not used.isdisjoint(each.facts.held.given) for each in own):
-            return Nature.MODULE
-        for each in own:
-            for name, makers in each.facts.held.makers.items():
-                for maker in makers:
-                    is_used = name in used or (name in with_called_parts and isinstance(maker, Name))
-                    if self._made_in(each, maker) in ((Nature.MODULE, Nature.UNKNOWN) if is_used else (Nature.MODULE,)):
-                        return Nature.MODULE
-        return best
-
-    def _is_helped(self, cls: ClassDefinition) -> bool:
-        """Whether a function to which a class's instances are passed may register something in them."""
-        for helper in cls.facts.held.helpers:
-            found = self._packages.resolve(cls.module, helper.dotted) if isinstance(helper, Name) else None
-            if isinstance(found, FunctionDefinition):
-                is_harmless = not found.facts.registers
-            else:
-                is_harmless = isinstance(found, External) and not self._outside.may_register(found.dotted)
-            if not is_harmless:
-                return True
-        return False
-
-    def _made_in(self, cls: ClassDefinition, maker: Expression) -> Nature:
-        """The nature of what a callee makes for the instances of a class."""
-        found = self._packages.resolve(cls.module, maker.dotted) if isinstance(maker, Name) else None
-        if isinstance(found, ClassDefinition):
-            return self.class_nature(found)
-        if isinstance(found, External):
-            if found.dotted == "torch.nn.Parameter":
-                return Nature.MODULE
-            if self._outside.effect_of(found.dotted) in _HANDING_ON:
-                return Nature.UNKNOWN
-            return self._outside.nature_of_call(found.dotted)
-        return Nature.UNKNOWN
+        bases = self._definitions.library_bases(cls)
+        best = max(map(self._outside.nature_of_base, bases), default=Nature.NOT_MODULE)
+        return self._parameters.nature(cls) if best is Nature.NO_PARAMS else best
 
     # ---- calls ----
 

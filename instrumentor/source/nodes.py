@@ -72,15 +72,6 @@ def arguments_of(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(each.value for each in node.keywords)]
 
 
-def choices_of(value: ast.AST) -> list[ast.expr]:
-    """The alternatives of which an expression's value is one."""
-    if isinstance(value, ast.IfExp):
-        return [value.body, value.orelse]
-    if isinstance(value, ast.BoolOp):
-        return value.values
-    return [value.value] if isinstance(value, (ast.NamedExpr, ast.Starred, ast.Await)) else []
-
-
 def elements_of(display: ast.AST) -> list[ast.expr]:
     """The elements of a container display or comprehension."""
     if isinstance(display, ast.Dict):

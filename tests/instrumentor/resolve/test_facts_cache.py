@@ -120,7 +120,7 @@ def test_the_version_of_facts_tells_all_that_reads_them(monkeypatch: pytest.Monk
         "module_reader"
     }
     words = {word for module in told for word in re.findall(r"catalogue\.(\w+)", inspect.getsource(module))}
-    assert words == {"TENSOR_METHODS"}
+    assert words == {"TENSOR_METHODS", "MODULE_EVIDENCE", "WEAK_EVIDENCE", "MOVES"}
 
 
 def imported_by(module: ModuleType) -> set[str]:

@@ -54,8 +54,9 @@ def test_what_a_class_keeps_and_calls() -> None:
     )
     (cls,) = facts.names["A"]
     assert isinstance(cls, ClassFacts)
-    assert cls.held.makers == {"x": [Name("X")], "y": [Name("wrap"), Name("Y")]}
-    assert cls.held.used == ["y"]
+    calls = {each.attribute: [call.function for call in each.calls] for each in cls.held.stored}
+    assert calls == {"x": [Name("X")], "y": [Name("wrap"), Name("Y")]}
+    assert cls.held.called == ["y"]
     assert not cls.held.registers
 
 
