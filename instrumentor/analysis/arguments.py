@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from instrumentor.analysis.values import NOTHING, ClassRef, Value, join
+from instrumentor.resolve.bindings import spelling
 from instrumentor.source.nodes import decorators_of, last_name
 
 if TYPE_CHECKING:
@@ -118,6 +119,20 @@ def is_property(function: Function) -> bool:
 def decorator_names(function: Function) -> set[str]:
     """The last components of the names of a function's decorators."""
     return set(map(last_name, decorators_of(function.node)))
+
+
+def is_dispatching(function: Function) -> bool:
+    """Whether a function calls others in its place: those registered with it, by the type of its first argument."""
+    return "singledispatch" in decorator_names(function)
+
+
+def registered_with(function: Function) -> list[Function]:
+    """The functions of its file that a dispatching function may call in its place: those under `@name.register`."""
+    return [
+        each
+        for each in function.unit.function_of.values()
+        if any(spelling(decorator) == f"{function.name}.register" for decorator in decorators_of(each.node))
+    ]
 
 
 def match_parameters(function: Function, receiver: Value | None, arguments: Arguments) -> dict[str, Value]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from instrumentor.analysis.arguments import decorator_names, match_numbers, match_parameters
+from instrumentor.analysis.arguments import is_dispatching, match_numbers, match_parameters, registered_with
 from instrumentor.analysis.blocks import statement_of
 from instrumentor.analysis.contents import ANY_KEY
 from instrumentor.analysis.dropped import note_overwritten
@@ -245,12 +245,17 @@ class Scope:
         if isinstance(found, Class):
             return value(ClassRef(found.key))
         if isinstance(found, Function):
-            # Functions registered with it may be called in its place.
-            is_dispatching = "singledispatch" in decorator_names(found)
-            return value(FunctionRef(found.key)) | (OPAQUE if is_dispatching else NOTHING)
+            return self.dispatched(found) if is_dispatching(found) else value(FunctionRef(found.key))
         if isinstance(found, Unit):
             return value(UnitRef(found.name))
         return value(Named(found)) if found else OPAQUE
+
+    def dispatched(self, function: Function) -> Value:
+        """A dispatching function, and what it may call in its place; other files may register more."""
+        registered = registered_with(function)
+        for each in registered:
+            self.facts.demand(each)
+        return value(FunctionRef(function.key), *[FunctionRef(each.key) for each in registered]) | OPAQUE
 
     def imported(self, statement: ast.Import | ast.ImportFrom) -> dict[str, Value]:
         """The names that an import binds, with their values.

@@ -6,7 +6,7 @@ import ast
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from instrumentor.analysis.arguments import Arguments, decorator_names
+from instrumentor.analysis.arguments import Arguments, decorator_names, is_dispatching
 from instrumentor.analysis.contexts import Contexts
 from instrumentor.analysis.declarations import note_declared, note_declared_parameters
 from instrumentor.analysis.dropped import note_left_behind
@@ -39,6 +39,7 @@ from instrumentor.analysis.values import (
     Pack,
     Partial,
     Value,
+    in_order,
     join,
     value,
 )
@@ -377,16 +378,24 @@ class Pass:
     def _decorated(self, node: ast.expr, held: Value) -> Value:
         """The result of decorating a function. An unknown decorator may call it, but its result stands for it."""
         results: list[Value] = []
+        called = node.func if isinstance(node, ast.Call) else node
+        holder = called.value if isinstance(called, ast.Attribute) and called.attr == "register" else None
+        if holder is not None and any(map(is_dispatching, self._functions(self.evaluator.evaluate(holder)))):
+            return held  # only the dispatching function calls it
         for atom in self.evaluator.evaluate(node):
             if isinstance(atom, (FunctionRef, ClassRef, Method, Partial, Instance)):
                 results.append(self.evaluator.calls.apply(atom, node, Arguments((held,))))
                 if self.scope.class_body is not None:
                     self.evaluator.calls.effects.escape(held)  # methods are looked up without their decorators
             elif atom in _DISPATCHERS:
-                results.append(held | OPAQUE)
+                results.append(join(map(self.scope.dispatched, self._functions(held))))
             elif not self._is_transparent(atom):
                 self.evaluator.calls.effects.escape(held)
         return join(results) or held
+
+    def _functions(self, held: Value) -> list[Function]:
+        keys = [atom.key for atom in in_order(held) if isinstance(atom, FunctionRef)]
+        return [each for key in keys if (each := self.scope.kinds.function_at(key)) is not None]
 
     def _decorated_class(self, node: ast.expr, held: Value) -> Value:
         """The result of decorating a class. Methods and unknown decorators are taken to return the class."""

@@ -256,8 +256,8 @@ def held_facts(node: ast.ClassDef) -> HeldFacts:
             if any(is_computed(call.func) for call in _calls_in(value)):
                 return HeldFacts(registers=True)
             stored.append(_stored_facts(attribute, value, around, own))
-    used = uses_of_attributes(nodes, own)
-    return HeldFacts(stored, *map(sorted, used), helpers=list(dict.fromkeys(names)))
+    called, with_called_elements, with_called_parts = map(sorted, uses_of_attributes(nodes, own))
+    return HeldFacts(stored, called, with_called_elements, with_called_parts, helpers=list(dict.fromkeys(names)))
 
 
 def _stored_facts(attribute: str, value: ast.expr, function: ast.AST | None, own: Set[str]) -> StoredFacts:
