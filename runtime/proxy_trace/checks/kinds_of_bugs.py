@@ -1049,6 +1049,7 @@ KINDS_OF_BUGS: Final = (
         "A loss ignores one of the classes that it should learn, as by `ignore_index=0`.",
         "class-ignored",
         (
+            "https://github.com/codertimo/BERT-pytorch/issues/98",
             "https://github.com/nyu-mll/jiant/issues/925",
             "https://github.com/lucidrains/parti-pytorch/issues/8",
         ),

@@ -156,12 +156,14 @@ IGNORED: Final = Rule(
     WARNING,
     "Classes that a loss ignores",
     "The `ignore_index` of a cross entropy is one of the classes that it has scores for, and samples of a batch are of "
-    "that class, at most half of them: the model never learns it. Only losses with one target for each sample "
-    "are judged, whose scores come straight from a layer, not those of the items of sequences or of pixels. A model "
-    "with an embedding of as many rows as there are classes may write padding, and is not judged.",
+    "that class: the model never learns it. Only losses with one target for each sample are judged, whose scores come "
+    "straight from a layer, not those of the items of sequences or of pixels. If there are more than two classes, at "
+    "most half of the samples are of that class, and the loss is the only one. A model with an embedding of as many "
+    "rows as there are classes may write padding, and is not judged.",
     "Leave `ignore_index` at its default, -100. If labels begin with 1, subtract 1 from them.",
     "show {run} --kind graph_pattern",
     sources=(
+        "https://github.com/codertimo/BERT-pytorch/issues/98",
         "https://github.com/nyu-mll/jiant/issues/925",
         "https://github.com/lucidrains/parti-pytorch/issues/8",
     ),

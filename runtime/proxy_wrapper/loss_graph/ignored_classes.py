@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.loss_graph.nodes import CLASS_LOSS, CLASS_LOSSES, LAYERS, LOG_SOFTMAX, node_before, shape_of
 from proxy_wrapper.loss_graph.pattern import Pattern
@@ -19,21 +19,29 @@ IGNORED: Final = "class-ignored"
 _MOST_TARGETS: Final = 1 << 14
 _EMBEDDING: Final = "EmbeddingBackward0"
 _MATRIX: Final = 2
+_TWO_CLASSES: Final = 2
 
 
 def ignored_classes(graph: LossGraph) -> Iterator[Pattern]:
     """A class that targets have, and that their loss ignores, if there is one target for each sample.
 
     Padding and the pixels of an unknown class are rightly ignored. So the scores must come straight from a layer whose
-    rows are samples, not items of sequences; no embedding may have as many rows as there are classes; and no more than
-    half of the samples may be of the class, which could be those without a label.
+    rows are samples, not items of sequences, and no embedding may have as many rows as there are classes. The ignored
+    class could be that of the samples without a label. So it may have no more than half of the samples, and the loss
+    must be the only one, unless there are two classes: without one of them, only one answer is learned.
     """
     losses = graph.named(CLASS_LOSSES)
-    scores = node_before(losses[0], 0) if len(losses) == 1 and losses[0].name() == CLASS_LOSS else None
+    for loss in losses:
+        if loss.name() == CLASS_LOSS:
+            yield from _ignored_class(graph, loss, is_only_loss=len(losses) == 1)
+
+
+def _ignored_class(graph: LossGraph, loss: Any, is_only_loss: bool) -> Iterator[Pattern]:
+    scores = node_before(loss, 0)
     layer = node_before(scores, 0) if scores is not None and scores.name() == LOG_SOFTMAX else None
     if scores is None or layer is None or layer.name() not in LAYERS or len(shape_of(scores)) != _MATRIX:
         return
-    ignored, targets = saved_number(losses[0], "ignore_index"), saved_tensor(losses[0], "target")
+    ignored, targets = saved_number(loss, "ignore_index"), saved_tensor(loss, "target")
     samples, classes = shape_of(scores)
     if ignored is None or targets is None or not 0 <= ignored < classes or samples > _MOST_TARGETS:
         return
@@ -42,7 +50,7 @@ def ignored_classes(graph: LossGraph) -> Iterator[Pattern]:
     if any(_may_be_sequences(shape_of(node), samples) for node in graph.named(graph.names)):
         return
     count = tolist(targets).count(ignored)
-    if 0 < count * 2 <= samples:
+    if count and (classes == _TWO_CLASSES or (is_only_loss and count * 2 <= samples)):
         yield Pattern(IGNORED, (samples, classes), dim=ignored, values=(float(count), float(samples)))
 
 

@@ -539,6 +539,12 @@ KINDS = torch.arange(8) % 4
             id="step by step",
         ),
         pytest.param(
+            nn.Linear(5, 4),
+            lambda out: F.cross_entropy(out[:, :2], KINDS % 2, ignore_index=0) + F.cross_entropy(out[:, 2:], KINDS % 2),
+            False,
+            id="scores that are no layer's",
+        ),
+        pytest.param(
             nn.Sequential(nn.Unflatten(1, (1, 1, 5)), nn.Conv2d(1, 4, 1)),
             lambda out: F.cross_entropy(out, KINDS[:, None, None].expand(8, 1, 5), ignore_index=0),
             False,
@@ -551,6 +557,39 @@ def test_a_class_that_a_loss_ignores(
 ) -> None:
     x = torch.randn(8, 5, generator=torch.Generator().manual_seed(1))
     found = judged(model, lambda model: loss(model(x)), tmp_path)
+    assert [code for code in found if code == "class-ignored"] == ["class-ignored"] * is_told
+
+
+class TwoHeads(nn.Module):
+    """A classifier of `kinds` kinds, and one of four others."""
+
+    def __init__(self, kinds: int) -> None:
+        super().__init__()
+        self.kind, self.other = nn.Linear(5, kinds), nn.Linear(5, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.kind(x), self.other(x)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "targets", "is_told"),
+    [
+        pytest.param(2, (KINDS > 0).long(), True, id="one of two"),
+        pytest.param(2, (KINDS == 0).long(), True, id="most samples"),
+        pytest.param(2, torch.ones(8, dtype=torch.long), False, id="no sample"),
+        pytest.param(3, KINDS % 3, False, id="perhaps no label"),
+    ],
+)
+def test_a_class_that_one_of_several_losses_ignores(
+    kinds: int, targets: torch.Tensor, is_told: bool, tmp_path: Path
+) -> None:
+    x = torch.randn(8, 5, generator=torch.Generator().manual_seed(1))
+
+    def loss_of(model: Any) -> torch.Tensor:
+        kind, other = model(x)
+        return F.cross_entropy(kind, targets, ignore_index=0) + F.cross_entropy(other, KINDS)
+
+    found = judged(TwoHeads(kinds), loss_of, tmp_path)
     assert [code for code in found if code == "class-ignored"] == ["class-ignored"] * is_told
 
 
