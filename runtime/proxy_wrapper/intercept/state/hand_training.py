@@ -127,6 +127,8 @@ class HandTraining:
         Parameters left out here are left out afterwards too. Their thread may have ended by then, and its gradients
         would look like those of this pass.
         """
+        if self._stepped and self._steps <= _FEWEST_CARRIED:
+            self._forget_rewritten()
         return {
             state.id: None if tensor is None else _marks_of_gradient(tensor)
             for state, tensor in self._without_optimizer()
@@ -193,6 +195,18 @@ class HandTraining:
                 values=(self._carried, self._steps),
             )
             tracer.broadcast(event, location, level=INFO)
+
+    def _forget_rewritten(self) -> None:
+        """Forget gradients whose values are not those that the last pass left; `grad.data.zero_()` leaves no mark."""
+        states = StateTensors()
+        for number in self._stepped & self._after.keys():
+            state = self._tracer.registry.state.get(number)
+            tensor = state.tensor() if state is not None else None
+            if state is not None and tensor is not None and gradient_of(tensor) is not None:
+                states.add(state, tensor)
+        for state, statistics in zip(states.entries, self._records.statistics_of_gradients(states), strict=True):
+            if statistics != self._after[state.id][1]:
+                del self._after[state.id]
 
     def note_changed(self, changed: Iterable[StateEntry]) -> None:
         """Note parameters changed without an optimizer: those that had gradients are trained by hand."""

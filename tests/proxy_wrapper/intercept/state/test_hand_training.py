@@ -87,6 +87,12 @@ def clear_in_place(model: nn.Module) -> None:
     model.zero_grad(set_to_none=False)
 
 
+def clear_data(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.data.zero_()
+
+
 def weaken(model: nn.Module) -> None:
     """The gradients are a momentum."""
     for parameter in model.parameters():
@@ -98,7 +104,7 @@ def leave(model: nn.Module) -> None:
     """Do nothing."""
 
 
-@pytest.mark.parametrize("clear", [leave, clear_in_place, weaken, nn.Module.zero_grad])
+@pytest.mark.parametrize("clear", [leave, clear_in_place, clear_data, weaken, nn.Module.zero_grad])
 def test_gradients_that_no_step_by_hand_clears_are_told(
     clear: Callable[[nn.Module], None], logdir: str, seen: MemoryObserver
 ) -> None:
