@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy_wrapper.loss_graph.attentions import attentions_of, sees_later
-from proxy_wrapper.loss_graph.nodes import CLASS_LOSSES, node_before, shape_of
+from proxy_wrapper.loss_graph.nodes import CLASS_LOSSES, COPIED, LOG_SOFTMAX, TRANSPOSED, VIEWS, node_before, shape_of
 from proxy_wrapper.loss_graph.pattern import Pattern
 from proxy_wrapper.loss_graph.saved_tensors import saved_number, saved_tensor
 from proxy_wrapper.loss_graph.token_rows import NEXT, labels_of_padding, padding_in, shift_of
@@ -24,6 +24,11 @@ SEEN: Final = "later-tokens-seen"
 
 _MOST_TEXTS: Final = 2
 """The most different texts that a model may read: the text that it writes, and the text that it translates."""
+_SLICE: Final = "SliceBackward0"
+_LEADING: Final = VIEWS | COPIED | TRANSPOSED | {LOG_SOFTMAX, _SLICE}
+"""The nodes between the scores of a model and a loss of some of them."""
+_SEQUENCES: Final = 3
+"""The dimensions of scores: sequences, positions and classes."""
 _MEAN: Final = 1
 _SUM: Final = 2
 
@@ -51,7 +56,11 @@ def _faults(node: Any, tokens: Sequence[Tokens], attentions: Sequence[Any]) -> I
         yield from _labeled_padding(targets, ignored, tokens)
     if not known or numel(targets) < 2:
         return
-    shifts = [_first_shift(each.indices, targets, ignored) for each in known]
+    start = _start_of(before)
+    if start is None or any(start >= each.indices.shape[1] for each in known):
+        return
+    read = [narrow(each.indices, 1, start, each.indices.shape[1] - start) for each in known]
+    shifts = [_first_shift(indices, targets, ignored) for indices in read]
     found = [place for place, shift in enumerate(shifts) if shift is not None]
     if len(known) > 1 and len(found) != 1:
         return
@@ -70,6 +79,22 @@ def _faults(node: Any, tokens: Sequence[Tokens], attentions: Sequence[Any]) -> I
         if padding is not None:
             yield Pattern("padding-targets", size, values=(float(padding.padded), float(padding.whole)))
             break
+
+
+def _start_of(node: Any) -> int | None:
+    """The position whose scores are the first ones in the loss, as in `logits[:, start:]`; None if it is unknown."""
+    start = 0
+    while node is not None and node.name() in _LEADING:
+        if node.name() == _SLICE:
+            first = saved_number(node, "start")
+            sizes = getattr(node, "_saved_self_sym_sizes", ())
+            if first != 0 and (
+                first is None or first < 0 or len(sizes) != _SEQUENCES or saved_number(node, "dim") != 1
+            ):
+                return None
+            start += first
+        node = node_before(node, 0)
+    return start
 
 
 def _labeled_padding(targets: torch.Tensor, ignored: int, tokens: Sequence[Tokens]) -> Iterator[Pattern]:

@@ -135,6 +135,20 @@ def test_targets_of_a_language_model_are_the_next_tokens(
     assert judged(Recurrent(), lambda model: next_tokens(model, rows[:, given], rows[:, wanted]), tmp_path) == codes
 
 
+@pytest.mark.parametrize(("first", "codes"), [(5, []), (6, ["target-shift-wrong"])], ids=["the next", "the same"])
+def test_scores_from_a_later_position_on_are_compared_with_its_tokens(
+    first: int, codes: list[str], tmp_path: Path
+) -> None:
+    half = tokens()[:, :6]
+    text = torch.cat([half, half], 1)  # So targets of the second half are also tokens of the first.
+
+    def loss(model: Any) -> torch.Tensor:
+        scores = model(text[:, :11])[:, first:11]
+        return F.cross_entropy(scores.flatten(0, 1), text[:, 6 : 6 + scores.shape[1]].flatten())
+
+    assert judged(Recurrent(), loss, tmp_path) == codes
+
+
 def test_a_model_that_sees_all_tokens_may_give_them_back(tmp_path: Path) -> None:
     rows = tokens()
     assert judged(Recurrent(both=True), lambda model: next_tokens(model, rows, rows), tmp_path) == []
