@@ -527,6 +527,8 @@ class SourcePattern(Happening, frozen=True, gc=False):
     - "seed-repeated": each pass of a training loop calls what is in `names`, at `made`, and then draws, at `other`.
     - "transform-shared": `made` assigns a transform to the data set of the first of `names`, a part of it. It is also
       that of the second, whose transform is assigned at `other`; at `made` if the data set was created with it.
+    - "tie-replaced": the initialiser of a model ties the two weights in `names` at `other`, and then puts a new
+      parameter in the place of the first one, at `made`.
     - "batch-unused": a training loop, at `made`, reads none of the variables in `names`, the parts of its batch.
     - "returns-backwards", "returns-forwards": a loop over rewards appends the discounted returns in `names` in reverse,
       at `made`, or adds them up from the first reward, from `made` on.

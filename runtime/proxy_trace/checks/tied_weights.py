@@ -26,7 +26,8 @@ APART: Final = Rule(
     "The weights of an embedding and of a linear layer in one model are two parameters that started with the same "
     "values, to the bit (and not all the same number), and optimizer steps changed both, to different values. Or a "
     "parameter had two names when the model was proxied, one of the names was then assigned another parameter, and "
-    "steps changed both. Or two parameters had the same values, to the bit, at the start and at the end, although "
+    "steps changed both. Or the initialiser of a model assigns one weight to another name, and then a new parameter to "
+    "one of the names. Or two parameters had the same values, to the bit, at the start and at the end, although "
     "steps with different gradients changed both: they are two tensors in the same memory, as after "
     "`a.data = b.data`. (If one is transposed, extremes are compared.) Each step then changes it twice, which makes no "
     "difference only for SGD without weight decay.",
@@ -43,8 +44,9 @@ def _look(evidence: Evidence) -> Sight | None:
     for of_process, tree in zip(evidence.of_processes, evidence.trees, strict=True):
         found = _apart(of_process, tree)
         one = _in_one_memory(of_process)
-        is_any |= found is not None or bool(one) or any(each.aliases for each in of_process.process.tensors)
-        findings += [*(found or []), *_replaced(of_process), *one]
+        undone = _undone(of_process, tree)
+        is_any |= bool(found is not None or one or undone) or any(each.aliases for each in of_process.process.tensors)
+        findings += [*(found or []), *_replaced(of_process), *one, *undone]
     return Sight(findings, evidence.sampling_words) if is_any else None
 
 
@@ -83,6 +85,25 @@ def _replaced(of_process: ProcessEvidence) -> list[Finding]:
                 reason = f"it was {tensor.name} when the model was proxied, and is another parameter now"
                 rank, place = [of_process.process.rank], "" if holder is None else holder.origin
                 found.append(APART.finding(name, reason, rank, place=place))
+    return found
+
+
+def _undone(of_process: ProcessEvidence, tree: ModuleTree) -> list[Finding]:
+    """Findings about weights that the initialiser of their model ties, and then replaces."""
+    tensors = [each for each in of_process.process.tensors if not (each.is_buffer or each.removed)]
+    found = []
+    for event, place, other in of_process.acts.sources:
+        if event.what != "tie-replaced":
+            continue
+        replaced, kept = (
+            [each for each in tensors if f".{each.name}".endswith("." + name.removeprefix("self."))]
+            for name in event.names
+        )
+        for one in replaced:
+            root = tree.root_of(one.module)
+            if any(tree.root_of(each.module) == root and _have_parted(one, each) for each in kept):
+                reason = f"it was tied at {other}, and is another parameter since"
+                found.append(APART.finding(one.name, reason, [of_process.process.rank], place=place))
     return found
 
 

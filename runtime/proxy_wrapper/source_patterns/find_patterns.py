@@ -30,6 +30,7 @@ from proxy_wrapper.source_patterns.partial_resumes import partial_resumes
 from proxy_wrapper.source_patterns.permuted_sizes import permuted_sizes
 from proxy_wrapper.source_patterns.policy_ratios import policy_ratios
 from proxy_wrapper.source_patterns.repeated_seeds import repeated_seeds
+from proxy_wrapper.source_patterns.replaced_ties import replaced_ties
 from proxy_wrapper.source_patterns.scaled_before_split import scaled_before_split
 from proxy_wrapper.source_patterns.separate_shuffles import separate_shuffles
 from proxy_wrapper.source_patterns.shared_averages import shared_averages
@@ -85,6 +86,7 @@ _FINDERS_OF_FILES: Final = (
     misordered_returns,
     noise_levels,
     repeated_seeds,
+    replaced_ties,
     unused_batches,
     unmasked_losses,
     own_statistics,

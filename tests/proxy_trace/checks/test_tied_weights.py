@@ -60,6 +60,19 @@ def test_a_copy_that_goes_its_own_way_is_told(
     assert found == [("model.head.weight", "train.py:20")] * is_told
 
 
+@pytest.mark.parametrize("last", ["e", "d"], ids=["of its own", "still equal"])
+def test_a_tie_that_the_initialiser_undoes_is_told(tmp_path: Path, write_trace: WriteTrace, last: str) -> None:
+    lines = [events.Location(4, "train.py", 12, "__init__"), events.Location(5, "train.py", 16, "init_weights")]
+    names = ["self.embed.weight", "self.head.weight"]
+    undone = events.SourcePattern(1, what="tie-replaced", names=names, made=5, other=4)
+    state = [parameter(2, "model.embed.weight", "a"), parameter(3, "model.head.weight", "c")]
+    updates = [events.Update(4, tensor=2, statistics=values("d")), events.Update(4, tensor=3, statistics=values(last))]
+    made = [PLACE, *lines, NET, EMBEDDING, HEAD, *state, undone]
+    path = write_trace(tmp_path / "a.jsonl", *made, events.Backward(1), *updates, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "tied-weights-apart"]
+    assert found == [("model.embed.weight", "train.py:16")] * (last == "e")
+
+
 def test_a_copy_is_told_where_it_is_made(tmp_path: Path, write_trace: WriteTrace) -> None:
     line = events.Location(4, "train.py", 12, "__init__")
     names = ["self.head.weight", "self.embed.weight"]
