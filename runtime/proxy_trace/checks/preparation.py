@@ -72,9 +72,9 @@ AUGMENTED: Final = Rule(
     WARNING,
     "Images and masks that are augmented apart",
     "The `__getitem__` of a data set that a `DataLoader` reads returns an image and a mask, by their names. It flips "
-    "the image at random, and the mask in no way. Or it calls one transform, such as `RandomCrop` or `Compose` with a "
-    "`Random...`, first for the image and then for the mask, and nothing sets a seed: the transform draws anew for "
-    "each. So the mask is that of another place.",
+    "the image at random, and the mask in no way, or under a condition that draws another number. Or it calls one "
+    "transform, such as `RandomCrop` or `Compose` with a `Random...`, first for the image and then for the mask, and "
+    "nothing sets a seed: the transform draws anew for each. So the mask is that of another place.",
     "Draw once, and move both: `if random.random() < 0.5: image, mask = image.flip(-1), mask.flip(-1)`.",
     "show {run} --kind source_pattern",
     sources=("https://github.com/thuanz123/realfill/issues/4",),

@@ -4,8 +4,9 @@
         image = image.flip(-1)              # the mask stays as it is
     return image, mask
 
-Or both go through one transform, which draws anew for each: `self.augment(image)`, `self.augment(mask)`. The transform
-is looked up in the attributes of the data set. None of its code is run.
+Or the mask is flipped under a condition of its own, which draws another number. Or both go through one transform, which
+draws anew for each: `self.augment(image)`, `self.augment(mask)`. The transform is looked up in the attributes of the
+data set. None of its code is run.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _names_of(target: ast.expr) -> set[str]:
 
 
 def _is_flipped_alone(target: ast.Name, value: ast.Call, mask: str, scope: Scope) -> bool:
-    """Whether an image is flipped at random, and the mask, which the function had before, in no way."""
+    """Whether an image is flipped at random, and the mask, which the function had before, by no draw or another one."""
     draws = [
         node
         for node in scope.nodes
@@ -100,7 +101,24 @@ def _is_flipped_alone(target: ast.Name, value: ast.Call, mask: str, scope: Scope
     if last_name(value.func) not in _FLIPS or target.id not in names_in(value) or not draws:
         return False
     stores = scope.stores(mask)
-    return bool(stores) and all(line < draws[0].lineno for line in stores) and mask not in names_in(value)
+    if not stores or min(stores) >= draws[0].lineno or mask in names_in(value):
+        return False
+    return all(line < draws[0].lineno or _is_drawn_anew(line, draws, scope) for line in stores)
+
+
+def _is_drawn_anew(line: int, draws: Sequence[ast.If], scope: Scope) -> bool:
+    """Whether a line is under a condition that draws a number, and under none of some others."""
+    if any(_SEEDS.search(ast.unparse(call.func)) for call in scope.calls):
+        return False
+    around = [
+        node for node in scope.nodes if isinstance(node, ast.If) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    is_drawn = any(
+        isinstance(part, ast.Call) and "rand" in ast.unparse(part.func)
+        for node in around
+        for part in ast.walk(node.test)
+    )
+    return is_drawn and not any(node in draws for node in around)
 
 
 def _is_drawn_twice(image: str, value: ast.Call, mask: str, scope: Scope, dataset: Any) -> bool:

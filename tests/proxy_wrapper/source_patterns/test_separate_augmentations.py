@@ -50,6 +50,34 @@ return image, mask
 """
 
 
+APART = """
+image, mask = self.images[i], self.masks[i]
+{draw}
+if {first}:
+    image = image.flip(-1)
+if {second}:
+    mask = mask.flip(-1)
+return image, mask
+"""
+
+
+def test_an_image_and_a_mask_that_are_flipped_by_two_draws() -> None:
+    draw = "torch.rand(1) < 0.5"
+    assert found(APART.format(draw="pass", first=draw, second=draw)) == [(5, ("image", "mask"))]
+
+
+@pytest.mark.parametrize(
+    ("draw", "first", "second"),
+    [
+        pytest.param("rand = random.random()", "rand < 0.5", "rand < 0.5", id="one draw"),
+        pytest.param("random.seed(i)", "random.random() < 0.5", "random.random() < 0.5", id="a seed"),
+        pytest.param("pass", "random.random() < 0.5", "self.flip", id="a condition that draws nothing"),
+    ],
+)
+def test_flips_that_may_be_one(draw: str, first: str, second: str) -> None:
+    assert found(APART.format(draw=draw, first=first, second=second)) == []
+
+
 @pytest.mark.parametrize(
     "flip",
     ["image = image.flip(-1)", "image = np.fliplr(image).copy()", "image = TF.hflip(image); image = image * 2"],
