@@ -114,7 +114,7 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
     called = tree.with_those_above(module.name for each in of_rank for module in each.modules if module.calls)
     holding = {above.id for id_ in with_state for above in tree.upwards(id_)}
     has_ended_early = process.end not in ("exit", "unproxied")
-    copied = _templates(process, tree)
+    copied, snapshots = _templates(process, tree), _snapshots(process, tree)
     found = []
     pending = list(reversed(roots))
     while pending:
@@ -131,6 +131,8 @@ def _never_called(of_process: ProcessEvidence, tree: ModuleTree, evidence: Evide
             rule, reason = _rule_for(module, tree, trained, holding, has_ended_early=has_ended_early)
             if rule is NEVER_CALLED and module.id in copied:
                 rule, reason = UNCALLED, "it is a template: a model that was created later began with its values"
+            elif rule is NEVER_CALLED and module.id in snapshots:
+                rule, reason = UNCALLED, "it is a copy of a model in training"
             found.append(
                 rule.finding(
                     module.name, reason, [process.rank], tree.size(module), place=module.origin, concerns=[module.name]
@@ -188,6 +190,15 @@ def _templates(process: ProcessSummary, tree: ModuleTree) -> set[int]:
         if not root.calls and root.id in values
         if any(other > root.id and values[root.id] <= values[other] for other in called)
     }
+
+
+def _snapshots(process: ProcessSummary, tree: ModuleTree) -> set[int]:
+    """The roots that began with the values of another model after training had changed these."""
+    of_roots: dict[int, list[bool]] = {}
+    for tensor in process.tensors:
+        if not tensor.is_buffer:
+            of_roots.setdefault(tree.root_of(tensor.module), []).append(tensor.is_snapshot)
+    return {root for root, are_snapshots in of_roots.items() if all(are_snapshots)}
 
 
 def _is_around_called(module: ModuleSummary, tree: ModuleTree) -> bool:

@@ -92,6 +92,7 @@ class TensorSummary(msgspec.Struct):
         removed: whether it has been removed from the model.
         freed: whether its model was freed before it was known whether its only gradient changed it.
         derived: whether the program computed it and put it in the place of a parameter.
+        is_snapshot: whether it began with values, to the bit, to which training had changed those of another model.
         is_stepped: whether it was in an optimizer's step.
         gradients: the number of its gradients: at optimizer steps, or, without an optimizer, after backward passes.
         missing_gradients: how many steps found no gradient.
@@ -133,6 +134,7 @@ class TensorSummary(msgspec.Struct):
     removed: bool = False
     freed: bool = False
     derived: bool = False
+    is_snapshot: bool = False
     is_stepped: bool = False
     gradients: int = 0
     missing_gradients: int = 0

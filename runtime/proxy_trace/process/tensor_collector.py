@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ANY_STAGE: Final = ""
 """The stage of a change that may have happened in any stage."""
+_MOST_ALIKE: Final = 16
 
 
 class TensorCollector:
@@ -40,6 +41,8 @@ class TensorCollector:
         self._training = training
         self._tensors: dict[int, TensorSummary] = {}
         self._current: dict[int, events.Statistics | None] = {}
+        # The first few tensors with the same name in their models, and the same type.
+        self._alike: dict[tuple[str, str], list[TensorSummary]] = {}
         self._of_modules: dict[int, list[TensorSummary]] = {}
 
     def takers(self) -> dict[type[events.Event], Callable[[Any], None]]:
@@ -95,7 +98,21 @@ class TensorCollector:
             is_known = False
         if not is_known:
             tensor.first = tensor.last = event.statistics
+            tensor.is_snapshot = self._is_snapshot(event)
             self._exchange(event.id, event.statistics)
+
+    def _is_snapshot(self, event: events.StateTensor) -> bool:
+        """Whether a new tensor has the values of one of another model that training has changed, to the bit."""
+        if event.id not in self._tensors:
+            return False
+        alike = self._alike.setdefault((event.name.partition(".")[2], event.type), [])
+        mine = event.statistics
+        is_snapshot = mine is not None and any(
+            each.changes and each.id != event.id and are_same_values(self._current.get(each.id), mine) for each in alike
+        )
+        if len(alike) < _MOST_ALIKE:
+            alike.append(self._tensor_of(event.id))
+        return is_snapshot
 
     def _tensor_of(self, id_: int) -> TensorSummary:
         tensor = self._tensors.get(id_)

@@ -308,6 +308,22 @@ def test_a_model_that_a_run_did_not_come_to_before_it_ended_early_is_a_note(
 
 
 @pytest.mark.parametrize(
+    ("is_changed", "code"), [(True, "uncalled"), (False, "never-called")], ids=["a snapshot", "a copy of the start"]
+)
+def test_a_copy_of_a_model_in_training_may_never_be_called(
+    tmp_path: Path, write_trace: WriteTrace, is_changed: bool, code: str
+) -> None:
+    changed = [events.Update(5, tensor=1, statistics=OTHER_VALUES), STEP] if is_changed else []
+    copy = events.Parameter(
+        2, "old.w", 2, "float32[2]", requires_grad=True, statistics=OTHER_VALUES if is_changed else VALUES
+    )
+    path = write_trace(
+        tmp_path / "a.jsonl", NET, weight(), *CALLS, *BACKWARD, *changed, events.Module(2, "old", "Net", 1), copy
+    )
+    assert [each.code for each in find(path) if each.name == "old"] == [code]
+
+
+@pytest.mark.parametrize(
     ("copied", "code"),
     [
         pytest.param(2, "uncalled", id="a template of which a copy is called"),
