@@ -67,7 +67,7 @@ class Hierarchy:
         self._nodes: dict[str, list[ast.AST]] = {}
         self._held: dict[str, HeldFacts] = {}
         self._calls: dict[str, list[Call]] = {}
-        self._search: ParameterSearch[Class, Function] = ParameterSearch(self, project.knowledge)
+        self._with_parameters: dict[Class, bool] = {}
         self._below: dict[Class, list[Class]] = defaultdict(list)
         self._units_below = 0
         self._looks: dict[str, bool] = {}
@@ -265,7 +265,10 @@ class Hierarchy:
         best = max(kinds, default=Nature.NOT_MODULE)
         if best is Nature.UNKNOWN and (Nature.NO_PARAMS in kinds or self.method(cls, "forward")):
             return Nature.MODULE
-        return self._search.nature(cls) if best is Nature.NO_PARAMS else best
+        if best is not Nature.NO_PARAMS:
+            return best
+        # Made anew, since a search that is kept would be a reference cycle.
+        return ParameterSearch(self, self.knowledge, self._with_parameters).nature(cls)
 
     def meaning(self, where: Class | Function, name: str) -> Meaning[Class, Function]:
         """The meaning of a dotted name in the file of a class or function."""

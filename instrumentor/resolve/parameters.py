@@ -100,12 +100,13 @@ class ParameterSearch(Generic[C, F]):
     Args:
         definitions: the classes and functions.
         names: knows the names that these do not define.
+        found: whether classes may store parameters themselves, as far as searches have found out.
     """
 
-    def __init__(self, definitions: Definitions[C, F], names: Names) -> None:
+    def __init__(self, definitions: Definitions[C, F], names: Names, found: dict[C, bool]) -> None:
         self._definitions = definitions
         self._names = names
-        self._found: dict[C, bool] = {}
+        self._found = found
 
     def nature(self, cls: C) -> Nature:
         """The nature of a class of modules whose library bases have no parameters."""

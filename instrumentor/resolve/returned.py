@@ -126,7 +126,7 @@ class CallReader:
         self._outside = outside
         self._annotations = AnnotationReader(packages, outside, self)
         self._definitions = LibraryDefinitions(packages, self.class_nature)
-        self._parameters = ParameterSearch(self._definitions, outside)
+        self._parameters = ParameterSearch(self._definitions, outside, {})
         self._returned: dict[str, Values | None] = {}
         self._natures: dict[str, Nature] = {}
         self._variables: dict[tuple[str, str], Values] = {}
