@@ -103,8 +103,9 @@ def _look(evidence: Evidence) -> Sight:
                     )
                 )
     if not is_any_told:
-        unseen = evidence.compiled_words or evidence.unseen_training("an optimizer")
-        return Sight((), unseen, has_looked=False)
+        has_stepped = any(each.steps for of in evidence.of_processes for each in of.training.optimizers.values())
+        what = "a call of a model before a step of its optimizer" if has_stepped else "an optimizer"
+        return Sight(findings, evidence.compiled_words or evidence.unseen_training(what), has_looked=bool(findings))
     return Sight(findings, evidence.sampling_words)
 
 

@@ -54,6 +54,23 @@ def test_steps_in_evaluation_mode_after_those_in_training_mode_are_told(
     assert said(path, "modes")[0] == ("finding" if is_told else "passed")
 
 
+@pytest.mark.parametrize(
+    ("happened", "what"),
+    [
+        (
+            [SGD, events.OptimizerStep(5, optimizer="SGD", optimizer_id=1)],
+            "a call of a model before a step of its optimizer",
+        ),
+        ([], "an optimizer"),
+    ],
+)
+def test_what_was_not_seen_is_said(
+    tmp_path: Path, write_trace: WriteTrace, happened: list[events.Event], what: str
+) -> None:
+    path = write_trace(tmp_path / "a.jsonl", NET, DROPOUT, weight(), *happened)
+    assert said(path, "modes") == ("not checked", [f"no record of {what}"])
+
+
 def test_the_evaluation_that_left_it_so_is_told(tmp_path: Path, write_trace: WriteTrace) -> None:
     places = [events.Location(3, "train.py", 20, "fit"), events.Location(4, "train.py", 30, "validate")]
     trained, evaluated, left = run("tt"), run("vv"), run("ee", first_step=2)
