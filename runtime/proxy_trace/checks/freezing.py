@@ -41,7 +41,8 @@ def _look(evidence: Evidence) -> Sight:
             tensor = tensors.get(event.tensor)
             if tensor is None:
                 continue
-            stays_frozen = not tensor.requires_grad and not tensor.has_changed
+            is_trained = tensor.has_changed and not 0 <= tensor.last_gradient_step < event.step
+            stays_frozen = not (tensor.requires_grad or is_trained)
             if stays_frozen if event.unfreezes else tensor.is_stepped and tensor.has_changed:
                 does_not = "unfreeze" if event.unfreezes else "freeze"
                 reason = f"`{event.attribute} = {event.unfreezes}` does not {does_not} it"

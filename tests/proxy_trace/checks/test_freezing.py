@@ -37,6 +37,21 @@ def test_what_is_unfrozen_and_stays_frozen_is_told(tmp_path: Path, write_trace: 
     assert found == [("model.w", "train.py:20")] * (not has_changed)
 
 
+@pytest.mark.parametrize(("last", "is_told"), [(0, True), (2, False)], ids=["trained before", "trained since"])
+def test_what_was_trained_before_and_stays_frozen_is_told(
+    tmp_path: Path, write_trace: WriteTrace, last: int, is_told: bool
+) -> None:
+    record = events.FreezeWithoutEffect(2, 1, attribute="requires_grad", tensor=1, count=1, made=3, unfreezes=True)
+    frozen = events.Parameter(1, "model.w", 1, "float32[2]", statistics=VALUES)
+    trained = [
+        events.Gradient(3, last, tensor=1, statistics=VALUES),
+        events.Update(4, last, tensor=1, statistics=OTHER_VALUES),
+    ]
+    path = write_trace(tmp_path / "a.jsonl", PLACE, NET, frozen, *trained, record, STEP)
+    found = [(each.name, each.place) for each in find(path) if each.code == "freeze-has-no-effect"]
+    assert found == [("model.w", "train.py:20")] * is_told
+
+
 def test_a_loop_that_unfreezes_what_was_frozen_is_told_as_a_warning(tmp_path: Path, write_trace: WriteTrace) -> None:
     before = events.Location(4, "train.py", 12, "main")
     record = events.SourcePattern(3, what="freeze-undone", names=["model"], made=3, other=4)

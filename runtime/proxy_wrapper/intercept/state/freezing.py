@@ -36,8 +36,10 @@ class Freezing:
         self._tracer = tracer
         self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._told: set[tuple[str, bool]] = set()
-        # The ids of the modules that had the attribute at the first step: as a setting of their own, perhaps.
+        # The ids of the modules that had the attribute at the first step: as a setting of their own, perhaps. And of
+        # those that had been examined before, and did not have it.
         self._had: set[int] = set()
+        self._had_not: set[int] = set()
 
     def look(self, optimizer: torch.optim.Optimizer, states: StateTensors, location: int) -> None:
         """Examine an optimizer's parameters and their modules, at the first steps and then every `_EVERY` steps."""
@@ -68,7 +70,9 @@ class Freezing:
             module = at.module()
             if module is not None:
                 name = _of_module(module, unfreezes=unfreezes, is_around=at is not holder)
-                if name and unfreezes and is_first:
+                if _RIGHT not in module.__dict__:
+                    self._had_not.add(at.id)
+                if name and unfreezes and is_first and at.id not in self._had_not:
                     self._had.add(at.id)
                 elif name and not (unfreezes and at.id in self._had):
                     return name

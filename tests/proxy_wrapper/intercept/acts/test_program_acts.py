@@ -519,6 +519,19 @@ def test_unfreezing_a_module_by_an_attribute_is_told(logdir: str, seen: MemoryOb
     assert found == [(2, True, assigned)]
 
 
+def test_unfreezing_a_module_by_an_attribute_for_a_new_optimizer_is_told(logdir: str, seen: MemoryObserver) -> None:
+    model: Any = Proxy.Proxy(Net(), recurse=True, logdir=logdir)
+    train(model, 2)
+    model.first.requires_grad_(False)
+    assigned = sys._getframe().f_lineno + 1
+    model.first.requires_grad = True
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    found = [(each.count, each.unfreezes, line(seen, each.made)) for each in of(seen, FreezeWithoutEffect)]
+    assert found == [(2, True, assigned)]
+
+
 # Graphs.
 
 
