@@ -148,7 +148,9 @@ OVERWRITTEN: Final = Rule(
     WARNING,
     "Losses that are overwritten before they are read",
     "In the code of the training program, a statement assigns a loss of torch to a variable, and a later one of the "
-    "same block assigns another loss to it. Nothing reads the first one. So it has no effect on the gradients.",
+    "same block assigns another loss to it. Nothing reads the first one. Or a loop over tasks assigns the loss of each "
+    "to a variable that was set to 0 right before the loop, and nothing else in it mentions the variable. So only the "
+    "last loss has an effect on the gradients.",
     "Add the losses up: `loss = loss + other`, or `loss += other`.",
     "show {run} --kind source_pattern",
     sources=("https://github.com/chiphuyen/stanford-tensorflow-tutorials/pull/114",),

@@ -3,11 +3,14 @@
 loss = age_criterion(age, true_age)
 loss = gender_criterion(gender, true_gender)            # where loss += was meant
 loss.backward()
+
+Or a loop over tasks assigns the loss of each to a variable that was 0 before it, and so keeps that of the last one.
 """
 
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from proxy_wrapper.program_code.syntax import names_in
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 LOSS_OVERWRITTEN: Final = "loss-overwritten"
 
+_ZEROS: Final = frozenset({"0", "0.0"})
 _LEAVES: Final = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
 
 
@@ -30,6 +34,7 @@ def overwritten_losses(scopes: Sequence[Scope]) -> Iterator[Pattern]:
     for scope in scopes:
         for block in _blocks(scope):
             yield from _overwritten(block, values)
+            yield from _kept_of_last(block, values)
 
 
 def _blocks(scope: Scope) -> Iterator[Sequence[ast.stmt]]:
@@ -58,6 +63,23 @@ def _overwritten(block: Sequence[ast.stmt], values: Mapping[str, Sequence[ast.ex
             unread.pop(name, None)
         if isinstance(statement, ast.Assign) and target:
             unread[target] = statement
+
+
+def _kept_of_last(block: Sequence[ast.stmt], values: Mapping[str, Sequence[ast.expr]]) -> Iterator[Pattern]:
+    """The losses that each pass of a loop overwrites, although the block began a sum with 0 right before the loop."""
+    for start, loop in pairwise(block):
+        if not isinstance(loop, ast.For) or not isinstance(start, ast.Assign) or ast.unparse(start.value) not in _ZEROS:
+            continue
+        if any(isinstance(each, _LEAVES) for each in ast.walk(loop)):
+            continue
+        begun = ast.unparse(start.targets[-1])
+        own = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+        mentioned = [each.id for each in ast.walk(loop) if isinstance(each, ast.Name)]
+        for statement in loop.body:
+            if not isinstance(statement, ast.Assign) or _assigned(statement, values) != begun:
+                continue
+            if mentioned.count(begun) == 1 and own & names_in(statement.value):
+                yield Pattern(LOSS_OVERWRITTEN, statement.lineno, (begun,), statement.lineno)
 
 
 def _assigned(statement: ast.stmt, values: Mapping[str, Sequence[ast.expr]]) -> str:

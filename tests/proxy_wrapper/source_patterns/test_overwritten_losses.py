@@ -31,6 +31,35 @@ def test_a_loss_that_is_overwritten(second: str) -> None:
     assert (line, names) == (5 + second.count("\n") + 1, ("loss",))
 
 
+TASKS = """
+def total(outputs, targets):
+    {start}
+    for task, scores in outputs.items():
+        {each}
+    return loss
+"""
+
+
+def test_a_loop_that_keeps_the_loss_of_the_last_task() -> None:
+    text = TASKS.format(start="loss = 0.0", each="loss = F.cross_entropy(scores, targets[task])")
+    assert found_in_file(text, overwritten_losses) == [(5, ("loss",))]
+
+
+@pytest.mark.parametrize(
+    ("start", "each"),
+    [
+        pytest.param("loss = 0.0", "loss = loss + F.cross_entropy(scores, targets[task])", id="a sum"),
+        pytest.param("loss = 0.0", "loss += F.cross_entropy(scores, targets[task])", id="a sum in place"),
+        pytest.param("loss = None", "loss = F.cross_entropy(scores, targets[task])", id="the last one, perhaps"),
+        pytest.param("loss = 0.0", "loss = F.cross_entropy(scores, targets[task]); loss.backward()", id="each is used"),
+        pytest.param("loss = 0.0", "loss = F.cross_entropy(fixed, targets)", id="not one of the tasks"),
+        pytest.param("loss = 0.0", "loss = F.cross_entropy(scores, targets[task]); break", id="the first one"),
+    ],
+)
+def test_loops_over_tasks_that_may_be_right(start: str, each: str) -> None:
+    assert found_in_file(TASKS.format(start=start, each=each), overwritten_losses) == []
+
+
 @pytest.mark.parametrize(
     "lines",
     [
