@@ -15,6 +15,7 @@ from proxy_wrapper.events import GraphPattern
 from proxy_wrapper.levels import INFO
 from proxy_wrapper.program_code.assigned_lines import AssignedLine
 from proxy_wrapper.program_code.imported_modules import modules_among
+from proxy_wrapper.values.torch_functions import dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +90,7 @@ class BroadcastCounts:
 def _selects(values: Mapping[str, object], mask: str) -> bool:
     """Whether a variable selects rows; "" selects them all."""
     selecting = values.get(mask)
-    return not mask or (type(selecting) is torch.Tensor and selecting.dim() == 1)
+    return not mask or (type(selecting) is torch.Tensor and dimensions(selecting) == 1)
 
 
 def may_count(code: CodeType) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _FACTOR: Final = 100
 """How much smaller the loaded rate must be: the rate of a schedule that has nearly ended."""
+_OF_STEPS: Final = ("momentum_buffer", "exp_avg", "square_avg", "prev")
+"""What PyTorch's optimizers keep from their first step on; `Adagrad` has its state from the beginning."""
 
 
 def look_at_loaded_rate(
@@ -54,13 +56,8 @@ def look_at_loaded_rate(
 
 
 def _has_stepped(state: Any) -> bool:
-    """Whether a parameter's state is that of an optimizer that has stepped; no value is read from an accelerator."""
-    if type(state) is not dict:
-        return False
-    count = state.get("step")
-    if type(count) is torch.Tensor:
-        return count.device.type == "cpu" and count.numel() == 1 and float(count.detach()) > 0
-    return (isinstance(count, (int, float)) and count > 0) or type(state.get("momentum_buffer")) is torch.Tensor
+    """Whether a parameter's state is that of an optimizer that has stepped. No value is read."""
+    return type(state) is dict and any(type(state.get(key)) is torch.Tensor for key in _OF_STEPS)
 
 
 def _may_assign_rates(tracer: Tracer) -> bool:

@@ -88,9 +88,12 @@ def test_a_program_that_assigns_rates_is_not_judged(logdir: str, seen: MemoryObs
     assert not [each for each in seen.events if isinstance(each, LoadedRate)]
 
 
-def test_a_rate_that_was_set_before_the_first_step_was_not_loaded(logdir: str, seen: MemoryObserver) -> None:
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.Adagrad])
+def test_a_rate_that_was_set_before_the_first_step_was_not_loaded(
+    make: Callable[..., Any], logdir: str, seen: MemoryObserver
+) -> None:
     model = Proxy.Proxy(nn.Linear(4, 2), logdir=logdir)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = make(model.parameters(), lr=0.01)
     optimizer.param_groups[0].update(lr=1e-6)
     step(model, optimizer)
     assert not [each for each in seen.events if isinstance(each, LoadedRate)]
